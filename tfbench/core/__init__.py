@@ -1,0 +1,1 @@
+"""Words every room shares: errors, exit codes, outcome and kind enums, clocks, canonical JSON."""

@@ -1,0 +1,1 @@
+"""Sending: pacer, wire client, pool, worker process, and the facts they leave behind."""

@@ -1,0 +1,107 @@
+"""One request while it is on its way: what the polling path writes down and the decoder reads.
+
+Times here are CLOCK_MONOTONIC ns (kernel stamps: CLOCK_REALTIME ns); they become client time when
+the spool is read.
+"""
+
+from collections import deque
+from enum import Enum
+from typing import NamedTuple
+
+from tfbench.load.feeders import Tick
+
+
+class Read(NamedTuple):
+    """Body bytes of one read. `kernel_ns` is 0 where there was no stamp.
+
+    The bytes arrived after `lower_ns` and not after the stamp; `exact` says that the last of them
+    is the last byte the stamp speaks of.
+    """
+
+    user_ns: int
+    kernel_ns: int
+    lower_ns: int
+    exact: bool
+    data: bytes
+
+
+class Ending(Enum):
+    """How the wire let go of a call."""
+
+    COMPLETE = "complete"
+    """The response was framed to its end (or closed, where the close is the end)."""
+    LINGERED = "lingered"
+    """The dialect's end mark came, but the server kept the response open."""
+    CONNECT = "connect"
+    """No connection; nothing was sent."""
+    LOST = "lost"
+    """The connection was lost before a status."""
+    BROKEN = "broken"
+    """Lost or garbled after a status, or bytes that aren't HTTP."""
+    TIMEOUT = "timeout"
+    """A limit of the manifest."""
+    CUT = "cut"
+    """Cut by us: end of drain, Ctrl-C."""
+
+
+class Call:
+    """The mutable record of one request in flight."""
+
+    __slots__ = (
+        "body_seen",
+        "connected_ns",
+        "connection",
+        "connection_id",
+        "content_encoding",
+        "content_type",
+        "dispatched_ns",
+        "done_seen_ns",
+        "end_kernel_ns",
+        "end_ns",
+        "ending",
+        "error",
+        "first_kernel_ns",
+        "first_ns",
+        "garbage",
+        "last_ns",
+        "new_connection",
+        "prompt",
+        "prompt_sha256",
+        "queued",
+        "reads",
+        "request",
+        "request_id",
+        "sent_ns",
+        "state",
+        "status",
+        "tick",
+    )
+
+    def __init__(self, tick: Tick, request_id: str, request: bytes, prompt_sha256: str, prompt: str | None) -> None:
+        self.tick = tick
+        self.request_id = request_id
+        self.request = request
+        self.prompt_sha256 = prompt_sha256
+        self.prompt = prompt
+        self.dispatched_ns = 0
+        self.connected_ns = 0
+        self.sent_ns = 0
+        self.first_ns = 0
+        self.first_kernel_ns = 0
+        self.last_ns = 0
+        self.end_ns = 0
+        self.end_kernel_ns = 0
+        self.done_seen_ns = 0
+        self.body_seen = False
+        self.status = 0
+        self.content_type = b""
+        self.content_encoding = b""
+        self.connection: object = None
+        self.connection_id = -1
+        self.new_connection = False
+        self.ending: Ending | None = None
+        self.error = ""
+        self.garbage = b""
+        self.reads: deque[Read] = deque()
+        self.state: object = None
+        self.queued = False

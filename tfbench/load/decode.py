@@ -1,0 +1,200 @@
+"""From recorded reads to chunks and an outcome, in bounded slices beside the polling path."""
+
+from array import array
+from typing import Any
+
+from tfbench.core.jsonio import sha256_hex
+from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
+from tfbench.load.call import Call, Ending
+from tfbench.load.spool import EndRecord
+from tfbench.protocol import DIALECTS, SseParser, Usage, error_message, resolve_tokens
+
+KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
+_KINDS = tuple(ChunkKind)
+_CODE = {kind: code for code, kind in enumerate(ChunkKind)}
+_RAW_KEPT_BYTES = 1 << 20
+_SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"\xef\xbb\xbf")
+
+
+class _Columns:
+    """Chunk columns of one call while they grow."""
+
+    __slots__ = ("exact", "kernel", "kinds", "lower", "texts", "tokens", "user")
+
+    def __init__(self) -> None:
+        self.kinds = bytearray()
+        self.user = array("q")
+        self.kernel = array("q")
+        self.lower = array("q")
+        self.exact = bytearray()
+        self.tokens: list[int | None] = []
+        self.texts: list[str] = []
+
+    def add(self, kind: ChunkKind, tokens: int | None, user: int, kernel: int, lower: int, exact: bool) -> None:
+        self.kinds.append(_CODE[kind])
+        self.user.append(user)
+        self.kernel.append(kernel)
+        self.lower.append(lower)
+        self.exact.append(exact)
+        self.tokens.append(tokens)
+
+
+class CallDecoder:
+    """Decodes one call; `step` may be called while the call is still in flight."""
+
+    __slots__ = ("_body", "_call", "_columns", "_decoder", "_dialect", "_finish_reason", "_raw", "_sse", "_streamed", "_usage")
+
+    def __init__(self, call: Call, dialect: str) -> None:
+        self._call = call
+        self._dialect = DIALECTS[dialect]
+        self._columns = _Columns()
+        self._decoder = self._dialect.stream_decoder()
+        self._sse = SseParser()
+        self._body: list[bytes] = []
+        self._raw = bytearray()
+        self._streamed: bool | None = None
+        self._usage: Usage | None = None
+        self._finish_reason: str | None = None
+
+    def step(self, max_reads: int) -> bool:
+        """Decode at most `max_reads` recorded reads; True when none is left."""
+        reads = self._call.reads
+        if reads and self._streamed is None:
+            self._streamed = self._is_stream(reads[0].data)
+        for _ in range(min(max_reads, len(reads))):
+            user, kernel, lower, exact, data = reads.popleft()
+            if not self._streamed:
+                self._body.append(data)
+                continue
+            self._read(data, user, kernel, lower, exact)
+        return not reads
+
+    def _is_stream(self, first: bytes) -> bool:
+        call = self._call
+        if not 200 <= call.status < 300 or call.content_encoding not in (b"", b"identity"):
+            return False
+        if b"text/event-stream" in call.content_type:
+            return True
+        return first.lstrip(b" \r\n").startswith(_SSE_STARTS) and b"html" not in call.content_type
+
+    def _read(self, data: bytes, user: int, kernel: int, lower: int, exact: bool) -> None:
+        size = len(data)
+        columns = self._columns
+        for event in self._sse.feed(data):
+            chunk = self._decoder.feed(event)
+            if chunk is None:
+                continue
+            columns.add(chunk.kind, chunk.tokens, user, kernel, lower, exact and event.end == size)
+            if chunk.text:
+                columns.texts.append(chunk.text)
+            elif chunk.kind is ChunkKind.ERROR:
+                self._keep(event.data)
+
+    def _keep(self, data: bytes) -> None:
+        if len(self._raw) < _RAW_KEPT_BYTES:
+            self._raw += data[:_RAW_KEPT_BYTES] + b"\n"
+
+    def finish(self, *, keep_text: bool) -> EndRecord:
+        """The call's end record; every read must have been decoded."""
+        call = self._call
+        if self._streamed and self._sse.tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
+            # Some servers leave the last event's blank line out; a whole event is taken all the same.
+            self._read(b"\n\n", call.end_ns, call.end_kernel_ns, call.sent_ns, False)
+        outcome, error = self._outcome()
+        columns = self._columns
+        if self._streamed:
+            self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
+        usage = self._usage
+        output_tokens = usage.output_tokens if usage else None
+        kinds = [_KINDS[code] for code in columns.kinds]
+        tokens = resolve_tokens(kinds, columns.tokens, output_tokens)
+        output = "".join(columns.texts)
+        has_output = any(kind in OUTPUT_KINDS for kind in kinds)
+        return EndRecord(
+            sent=(),
+            first_ns=call.first_ns,
+            first_kernel_ns=call.first_kernel_ns,
+            end_ns=call.end_ns,
+            end_kernel_ns=call.end_kernel_ns,
+            outcome=outcome.value,
+            status=call.status,
+            error=error[:300],
+            finish_reason=self._finish_reason,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            output_tokens=output_tokens,
+            reasoning_tokens=usage.reasoning_tokens if usage else None,
+            output_sha256=sha256_hex(output.encode(errors="surrogatepass")) if has_output else None,
+            kinds=bytes(columns.kinds),
+            user=columns.user.tobytes(),
+            kernel=columns.kernel.tobytes(),
+            lower=columns.lower.tobytes(),
+            exact=bytes(columns.exact),
+            tokens=array("i", [-1 if n is None else n for n in tokens]).tobytes(),
+            prompt=None,
+            output=output if keep_text else None,
+            raw=bytes(self._raw),
+        )
+
+    def _outcome(self) -> tuple[Outcome, str]:
+        call = self._call
+        ending = call.ending
+        if ending is Ending.CONNECT:
+            return Outcome.CONNECT_ERROR, call.error
+        if ending is Ending.TIMEOUT:
+            return Outcome.TIMEOUT, call.error
+        if ending is Ending.CUT:
+            return Outcome.UNFINISHED, call.error
+        if ending is Ending.LOST:
+            return Outcome.DISCONNECTED, call.error
+        if call.garbage:
+            self._keep(call.garbage)
+            return Outcome.STREAM_ERROR, call.error
+        if not 200 <= call.status < 300:
+            message = error_message(call.status, b"".join(self._body))
+            return (Outcome.REJECTED if call.status in (429, 503) else Outcome.HTTP_ERROR), message
+        if call.content_encoding not in (b"", b"identity"):
+            self._keep(b"".join(self._body))
+            encoding = call.content_encoding.decode("latin-1")
+            return Outcome.STREAM_ERROR, f"body came encoded as {encoding!r}, which was not asked for"
+        if self._streamed:
+            return self._stream_outcome()
+        return self._body_outcome()
+
+    def _stream_outcome(self) -> tuple[Outcome, str]:
+        call = self._call
+        decoder = self._decoder
+        if decoder.error is not None:
+            return Outcome.STREAM_ERROR, decoder.error
+        finished = decoder.finish_reason is not None
+        if call.ending is Ending.BROKEN and not finished:
+            self._keep(self._sse.tail)
+            return Outcome.STREAM_ERROR, call.error
+        if finished or decoder.done:
+            return Outcome.OK, ""
+        self._keep(self._sse.tail)
+        return Outcome.STREAM_ERROR, "the stream ended without finish_reason or end mark"
+
+    def _body_outcome(self) -> tuple[Outcome, str]:
+        call = self._call
+        body = b"".join(self._body)
+        if call.ending is Ending.BROKEN:
+            self._keep(body)
+            return Outcome.STREAM_ERROR, call.error
+        result = self._dialect.decode_body(body)
+        if result.error is not None:
+            self._keep(body)
+            return Outcome.STREAM_ERROR, result.error
+        self._usage, self._finish_reason = result.usage, result.finish_reason
+        self._columns.add(result.kind, None, call.end_ns, call.end_kernel_ns, call.sent_ns, True)
+        self._columns.texts += [result.reasoning, result.text, result.tool]
+        return Outcome.OK, ""
+
+
+def decoder_of(call: Call, dialect: str) -> CallDecoder:
+    """The call's decoder, made when it is first needed."""
+    state: Any = call.state
+    if state is None:
+        state = call.state = CallDecoder(call, dialect)
+    assert isinstance(state, CallDecoder)
+    return state

@@ -1,0 +1,174 @@
+"""When the next request is due: one feeder per load mode, all times CLOCK_MONOTONIC ns.
+
+A feeder is asked for the next due time, gives the ticks that are due, and is told when a call
+ended. It never skips a tick and never moves one.
+"""
+
+import bisect
+import heapq
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from tfbench.core.kinds import Phase
+
+
+class Tick(NamedTuple):
+    """One request to send. `slot_ns` is 0 except in capped load, where it's the slot's grant."""
+
+    index: int
+    scheduled_ns: int
+    slot_ns: int
+    phase: str
+    user: int
+
+
+class Feeder(Protocol):
+    """What the worker's loop asks of a load mode."""
+
+    measured_left: int
+    """Measured ticks not ended yet, as far as known; the loop may stop after the window when it is 0."""
+
+    def next_due_ns(self) -> int | None:
+        """When the next tick can be sent; None when nothing is due until something ends, or ever."""
+
+    def take(self) -> Tick:
+        """The tick that `next_due_ns` spoke of."""
+
+    def ended(self, tick: Tick, end_ns: int) -> None:
+        """A tick's call ended at `end_ns`."""
+
+    def waiting(self, now_ns: int) -> int:
+        """Ticks past their time that were not taken yet."""
+
+
+def phase_of(offset_ns: int, warmup_ns: int, duration_ns: int | None) -> Phase:
+    """The phase of a scheduled offset from the run's start."""
+    if offset_ns < warmup_ns:
+        return Phase.WARMUP
+    if duration_ns is not None and offset_ns >= warmup_ns + duration_ns:
+        return Phase.DRAIN
+    return Phase.MEASURE
+
+
+class OpenFeeder:
+    """Ticks of a frozen schedule, each sent at its time whatever the system does."""
+
+    def __init__(self, start_ns: int, offsets_ns: Any, phases: Any, worker: int, workers: int) -> None:
+        self._indices = range(worker, len(offsets_ns), workers)
+        self._due = [start_ns + int(offset) for offset in offsets_ns[worker::workers]]
+        self._phases = [str(phase) for phase in phases[worker::workers]]
+        self._next = 0
+        self.measured_left = self._phases.count(Phase.MEASURE)
+
+    def next_due_ns(self) -> int | None:
+        return self._due[self._next] if self._next < len(self._due) else None
+
+    def take(self) -> Tick:
+        i = self._next
+        self._next = i + 1
+        return Tick(self._indices[i], self._due[i], 0, self._phases[i], -1)
+
+    def ended(self, tick: Tick, end_ns: int) -> None:
+        del end_ns
+        if tick.phase == Phase.MEASURE:
+            self.measured_left -= 1
+
+    def waiting(self, now_ns: int) -> int:
+        return bisect.bisect_right(self._due, now_ns) - self._next
+
+    @property
+    def last_due_ns(self) -> int:
+        """The last tick's time (0 without ticks)."""
+        return self._due[-1] if self._due else 0
+
+
+class CappedFeeder:
+    """An open schedule behind at most `slots` requests in flight; a tick waits in order for a slot."""
+
+    def __init__(self, schedule: OpenFeeder, start_ns: int, slots: int) -> None:
+        self._schedule = schedule
+        self._free: deque[int] = deque([start_ns] * slots)
+
+    @property
+    def measured_left(self) -> int:
+        return self._schedule.measured_left
+
+    def next_due_ns(self) -> int | None:
+        due = self._schedule.next_due_ns()
+        if due is None or not self._free:
+            return None
+        return max(due, self._free[0])
+
+    def take(self) -> Tick:
+        tick = self._schedule.take()
+        return tick._replace(slot_ns=max(tick.scheduled_ns, self._free.popleft()))
+
+    def ended(self, tick: Tick, end_ns: int) -> None:
+        self._schedule.ended(tick, end_ns)
+        self._free.append(end_ns)
+
+    def waiting(self, now_ns: int) -> int:
+        return self._schedule.waiting(now_ns)
+
+    @property
+    def last_due_ns(self) -> int:
+        return self._schedule.last_due_ns
+
+
+class ClosedFeeder:
+    """Users who each send, wait for the end, think, and send again.
+
+    A tick's index is turn × users + user, so that a user's n-th prompt doesn't depend on how fast
+    the system is. With `count`, measured ticks stop at that many over all workers' shares.
+    """
+
+    def __init__(
+        self,
+        plan: Any,
+        start_ns: int,
+        worker: int,
+        workers: int,
+        *,
+        warmup_ns: int,
+        duration_ns: int | None,
+        count: int | None,
+    ) -> None:
+        self._plan = plan
+        self._start_ns = start_ns
+        self._warmup_ns = warmup_ns
+        self._duration_ns = duration_ns
+        self._left = None if count is None else len(range(worker, count, workers))
+        self._open_measured = 0
+        self._heap: list[tuple[int, int, int]] = [
+            (start_ns + plan.start_offset_ns(user), user, 0) for user in range(worker, plan.users, workers)
+        ]
+        heapq.heapify(self._heap)
+
+    @property
+    def measured_left(self) -> int:
+        return self._open_measured + (self._left or 0)
+
+    def next_due_ns(self) -> int | None:
+        if not self._heap or self._left == 0:
+            return None
+        return self._heap[0][0]
+
+    def take(self) -> Tick:
+        due, user, turn = heapq.heappop(self._heap)
+        phase = phase_of(due - self._start_ns, self._warmup_ns, self._duration_ns)
+        if phase == Phase.MEASURE:
+            self._open_measured += 1
+            if self._left is not None:
+                self._left -= 1
+        return Tick(turn * self._plan.users + user, due, 0, phase, user)
+
+    def ended(self, tick: Tick, end_ns: int) -> None:
+        if tick.phase == Phase.MEASURE:
+            self._open_measured -= 1
+        turn = tick.index // self._plan.users + 1
+        heapq.heappush(self._heap, (end_ns + self._plan.think_ns(tick.user, turn), tick.user, turn))
+
+    def waiting(self, now_ns: int) -> int:
+        del now_ns
+        return 0
+

@@ -1,0 +1,338 @@
+"""The worker's loop: send what is due, read what came, decode in the time between."""
+
+import heapq
+import os
+import time
+from collections import deque
+from itertools import count
+
+from tfbench.core.clocks import Anchor, read_anchor
+from tfbench.load.call import Call, Ending
+from tfbench.load.decode import decoder_of
+from tfbench.load.feeders import Feeder, Tick
+from tfbench.load.job import LoadJob
+from tfbench.load.poller import READ, Poller
+from tfbench.load.requests import RequestMaker
+from tfbench.load.spool import SentRecord, SpoolWriter
+from tfbench.load.target import tls_context
+from tfbench.load.timer import open_timer
+from tfbench.load.wire import Wire
+
+_mono = time.monotonic_ns
+SHORT_POLL_S = 0.001
+"""Polls stay this short while answers are awaited, which bounds how far back blur reaches."""
+_LONG_POLL_S = 0.05
+_SLICE_NS = 200_000
+"""One slice of decoding; a due request waits at most this long for it."""
+_DECODE_READS = 32
+_EARLY_DECODE_READS = 128
+_DISPATCH_BURST = 16
+_LINGER_NS = 1_000_000_000
+_SECOND_NS = 1_000_000_000
+
+
+class WorkerLoop:
+    """Drives one worker's share of a run; `run` returns when it is over.
+
+    `command_fd` becomes readable when the parent says stop (or is gone); `report_fd` takes progress.
+    """
+
+    def __init__(
+        self,
+        job: LoadJob,
+        feeder: Feeder,
+        poller: Poller,
+        spool: SpoolWriter,
+        maker: RequestMaker,
+        *,
+        start_ns: int,
+        last_due_ns: int,
+        command_fd: int,
+        reporter: "Reporter",
+    ) -> None:
+        self._job = job
+        self._feeder = feeder
+        self._poller = poller
+        self._spool = spool
+        self._maker = maker
+        self._start_ns = start_ns
+        self._last_due_ns = last_due_ns
+        self._command_fd = command_fd
+        self._report = reporter
+        self._timer = open_timer()
+        self._armed_ns = 0
+        context = tls_context() if job.target.tls else None
+        self._wire = Wire(
+            poller, job.target, context, use_stamps=job.use_stamps, sent=self._on_sent, done=self._on_done
+        )
+        self._in_flight: dict[int, Call] = {}
+        self._deadlines: list[tuple[int, int, Call]] = []
+        self._numbers = count()
+        self._to_decode: deque[Call] = deque()
+        self._sent_count = 0
+        self._done_count = 0
+        self._interrupted = False
+        self._stopping = False
+        self._anchors: list[Anchor] = [read_anchor()]
+        self._cpu_windows: list[float] = []
+        self._cpu_mark = (_mono(), time.process_time_ns())
+        self._max_gap_ns = 0
+
+    # Dispatching.
+
+    def _dispatch(self, tick: Tick) -> None:
+        call = self._maker.make(tick)
+        call.dispatched_ns = _mono()
+        self._in_flight[id(call)] = call
+        heapq.heappush(self._deadlines, (self._deadline(call), next(self._numbers), call))
+        self._wire.begin(call)
+
+    def _on_sent(self, call: Call) -> None:
+        self._sent_count += 1
+        self._spool.append("sent", self._sent_record(call))
+
+    def _sent_record(self, call: Call) -> SentRecord:
+        tick = call.tick
+        return SentRecord(
+            index=tick.index,
+            request_id=call.request_id,
+            phase=tick.phase,
+            user=tick.user,
+            scheduled_ns=tick.scheduled_ns,
+            dispatched_ns=call.dispatched_ns,
+            slot_ns=tick.slot_ns,
+            connected_ns=call.connected_ns,
+            sent_ns=call.sent_ns,
+            connection_id=call.connection_id,
+            new_connection=call.new_connection,
+            prompt_sha256=call.prompt_sha256,
+        )
+
+    def _on_done(self, call: Call) -> None:
+        self._in_flight.pop(id(call), None)
+        self._done_count += 1
+        if not call.queued:
+            call.queued = True
+            self._to_decode.append(call)
+        self._feeder.ended(call.tick, call.end_ns)
+
+    # Deadlines.
+
+    def _deadline(self, call: Call) -> int:
+        limits = self._job.limits
+        total = call.dispatched_ns + limits.total_ns
+        if not call.sent_ns:
+            return min(total, call.dispatched_ns + limits.connect_ns)
+        if call.done_seen_ns:
+            return min(total, call.last_ns + _LINGER_NS)
+        if not call.body_seen:
+            return min(total, call.sent_ns + limits.first_byte_ns)
+        return min(total, call.last_ns + limits.idle_ns)
+
+    def _expire(self, now_ns: int) -> None:
+        while self._deadlines and self._deadlines[0][0] <= now_ns:
+            _, _, call = heapq.heappop(self._deadlines)
+            if call.ending is not None:
+                continue
+            deadline = self._deadline(call)
+            if deadline > now_ns:
+                heapq.heappush(self._deadlines, (deadline, next(self._numbers), call))
+                continue
+            if call.done_seen_ns:
+                self._wire.abort(call, Ending.LINGERED, "")
+                call.end_ns = call.done_seen_ns
+                continue
+            self._wire.abort(call, Ending.TIMEOUT, self._which_limit(call, now_ns))
+
+    def _which_limit(self, call: Call, now_ns: int) -> str:
+        limits = self._job.limits
+        if now_ns - call.dispatched_ns >= limits.total_ns:
+            return f"total_s = {limits.total_ns / 1e9:g} passed"
+        if not call.sent_ns:
+            return f"connect_s = {limits.connect_ns / 1e9:g} passed"
+        if not call.body_seen:
+            return f"first_byte_s = {limits.first_byte_ns / 1e9:g} passed"
+        return f"idle_s = {limits.idle_ns / 1e9:g} passed"
+
+    # Decoding.
+
+    def _decode(self, until_ns: int) -> None:
+        """Decode until `until_ns`, at least one bounded slice."""
+        queue = self._to_decode
+        while queue:
+            call = queue[0]
+            decoder = decoder_of(call, self._job.dialect)
+            emptied = decoder.step(_DECODE_READS)
+            if emptied:
+                queue.popleft()
+                call.queued = False
+                if call.ending is not None:
+                    self._write_end(call)
+            if _mono() >= until_ns:
+                return
+
+    def _write_end(self, call: Call) -> None:
+        decoder = decoder_of(call, self._job.dialect)
+        record = decoder.finish(keep_text=self._job.keep_text)
+        self._spool.append("end", record._replace(sent=tuple(self._sent_record(call)), prompt=call.prompt))
+        call.state = None
+
+    def _queue_early(self) -> None:
+        # A long stream is decoded while it runs, so that its bytes don't pile up.
+        for call in self._in_flight.values():
+            if len(call.reads) >= _EARLY_DECODE_READS and not call.queued:
+                call.queued = True
+                self._to_decode.append(call)
+
+    # The loop.
+
+    def run(self) -> None:
+        """Run to the end of the drain, a stop from the parent, or the parent's death."""
+        poller, wire, feeder, timer = self._poller, self._wire, self._feeder, self._timer
+        poller.add(self._command_fd, READ)
+        if timer.fd >= 0:
+            poller.add(timer.fd, READ)
+        previous_entry = _mono()
+        number = 0
+        next_second = self._start_ns + _SECOND_NS
+        while not self._stopping:
+            due = feeder.next_due_ns()
+            now = _mono()
+            if due is not None and due > now and due != self._armed_ns:
+                timer.arm(due)
+                self._armed_ns = due
+            timeout = self._timeout(due, now)
+            entry = _mono()
+            events = poller.poll(timeout)
+            number += 1
+            for fd, mask in events:
+                if fd == timer.fd:
+                    timer.clear()
+                    self._armed_ns = 0
+                elif fd == self._command_fd:
+                    self._command()
+                else:
+                    wire.ready(fd, mask, previous_entry, number)
+            previous_entry = entry
+            now = self._dispatch_due()
+            if self._deadlines and self._deadlines[0][0] <= now:
+                self._expire(now)
+            if self._to_decode:
+                due = feeder.next_due_ns()
+                until = now + _SLICE_NS
+                if due is None or due - now > _SLICE_NS or len(self._to_decode) > 256:
+                    self._decode(until)
+            self._spool.flush()
+            if now >= next_second:
+                self._each_second(now)
+                next_second = now + _SECOND_NS
+            if now - self._report.last_ns >= self._report.every_ns:
+                self._report.send(now, self._counts())
+            if self._over(now):
+                break
+        self._finish()
+
+    def _timeout(self, due: int | None, now: int) -> float:
+        if self._to_decode or (due is not None and due <= now):
+            return 0.0
+        limit = SHORT_POLL_S if self._in_flight else _LONG_POLL_S
+        if self._timer.fd < 0 and due is not None:
+            return min(limit, (due - now) / 1e9)
+        return limit
+
+    def _dispatch_due(self) -> int:
+        feeder = self._feeder
+        for _ in range(_DISPATCH_BURST):
+            due = feeder.next_due_ns()
+            now = _mono()
+            if due is None or due > now:
+                # Bodies for later ticks are made in the time left.
+                if due is None or due - now > _SLICE_NS:
+                    self._maker.prepare()
+                return now
+            self._dispatch(feeder.take())
+        return _mono()
+
+    def _command(self) -> None:
+        os.read(self._command_fd, 64)
+        self._interrupted = True
+        self._stopping = True
+
+    def _each_second(self, now: int) -> None:
+        self._anchors.append(read_anchor(3))
+        cpu = time.process_time_ns()
+        wall_then, cpu_then = self._cpu_mark
+        self._cpu_windows.append((cpu - cpu_then) / max(now - wall_then, 1))
+        self._cpu_mark = (now, cpu)
+        self._queue_early()
+
+    def _over(self, now: int) -> bool:
+        job = self._job
+        if job.duration_ns is not None:
+            window_end = self._start_ns + job.warmup_ns + job.duration_ns
+            if now < window_end:
+                return False
+        else:
+            window_end = self._last_due_ns
+        if self._feeder.measured_left == 0:
+            return True
+        return now >= window_end + job.drain_ns if window_end else False
+
+    def _counts(self) -> dict[str, int | float]:
+        return {
+            "sent": self._sent_count,
+            "done": self._done_count,
+            "in_flight": len(self._in_flight),
+            "waiting": self._feeder.waiting(_mono()),
+            "elapsed_s": (_mono() - self._start_ns) / 1e9,
+        }
+
+    def _finish(self) -> None:
+        ended_ns = _mono()
+        for call in list(self._in_flight.values()):
+            self._wire.abort(call, Ending.CUT, "interrupted" if self._interrupted else "cut at the end of drain")
+        self._wire.close()
+        self._anchors.append(read_anchor())
+        while self._to_decode:
+            self._decode(_mono() + _SECOND_NS)
+        wall_then, cpu_then = self._cpu_mark
+        wall = _mono() - wall_then
+        if wall > _SECOND_NS // 4:
+            self._cpu_windows.append((time.process_time_ns() - cpu_then) / wall)
+        summary = {
+            "start_ns": self._start_ns,
+            "ended_ns": ended_ns,
+            "interrupted": self._interrupted,
+            "anchors": [(a.mono_ns, a.real_ns, a.width_ns) for a in self._anchors],
+            "cpu_windows": self._cpu_windows,
+            "exhausted": self._wire.exhausted,
+            "connections": self._wire.opened,
+            "sent": self._sent_count,
+            "timer": "timerfd" if self._timer.fd >= 0 else "poll timeout",
+        }
+        self._spool.append("summary", (summary,))
+        self._spool.flush()
+        self._timer.close()
+
+
+class Reporter:
+    """Writes progress lines to a pipe, dropping them rather than waiting for a slow reader."""
+
+    def __init__(self, fd: int, every_s: float = 0.25) -> None:
+        self._fd = fd
+        self.every_ns = int(every_s * 1e9)
+        self.last_ns = 0
+        os.set_blocking(fd, False)
+
+    def send(self, now_ns: int, counts: dict[str, int | float]) -> None:
+        """One JSON line of `counts`."""
+        self.last_ns = now_ns
+        text = ",".join(f'"{key}":{value}' for key, value in counts.items())
+        try:
+            os.write(self._fd, f'{{"progress":{{{text}}}}}\n'.encode())
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            # The parent is gone; the command pipe's end tells the loop to stop.
+            return
+

@@ -1,0 +1,83 @@
+"""Ticks into ready-to-send requests, made a little ahead of their time."""
+
+from collections import deque
+from functools import lru_cache
+from typing import Any
+
+from tfbench.core.jsonio import sha256_hex
+from tfbench.core.version import VERSION
+from tfbench.load.call import Call
+from tfbench.load.feeders import Tick
+from tfbench.load.job import LoadJob
+from tfbench.protocol import DIALECTS
+
+_AHEAD = 64
+
+
+@lru_cache(maxsize=8)
+def _id_prefix(run_id: str) -> str:
+    digest = sha256_hex(run_id.encode())
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[12:15]}-8{digest[15:18]}-"
+
+
+def request_id_of(run_id: str, index: int, attempt_try: int = 0) -> str:
+    """The X-Request-Id of an attempt: in UUID form (version 8), since some servers refuse anything else."""
+    return f"{_id_prefix(run_id)}{index:010x}{attempt_try:02x}"
+
+
+class RequestMaker:
+    """Makes the HTTP bytes of a tick; keeps the bodies of the next ones ready while there's time."""
+
+    def __init__(self, job: LoadJob, upcoming: "deque[int] | None") -> None:
+        self._job = job
+        self._dialect = DIALECTS[job.dialect]
+        path = job.target.base_path + self._dialect.path
+        lines = [
+            f"POST {path} HTTP/1.1",
+            f"Host: {job.target.authority}",
+            f"User-Agent: tfbench/{VERSION}",
+            "Accept: text/event-stream" if job.stream else "Accept: application/json",
+            "Accept-Encoding: identity",
+            "Content-Type: application/json",
+            *(f"{name}: {value}" for name, value in job.headers),
+        ]
+        self._head = "\r\n".join(lines).encode("latin-1")
+        self._upcoming = upcoming
+        self._ready: dict[int, tuple[bytes, str, str | None]] = {}
+
+    def _body(self, index: int) -> tuple[bytes, str, str | None]:
+        job = self._job
+        item: Any = job.workload.item(index)
+        body = self._dialect.encode(
+            item.prompt,
+            model=job.model,
+            max_tokens=item.max_tokens,
+            stream=job.stream,
+            include_usage=job.include_usage,
+            sampling=job.sampling,
+        )
+        return body, sha256_hex(item.prompt.encode()), item.prompt if job.keep_text else None
+
+    def prepare(self) -> None:
+        """Make one more body ahead of time, if fewer than a handful are ready."""
+        upcoming = self._upcoming
+        if upcoming and len(self._ready) < _AHEAD:
+            index = upcoming.popleft()
+            self._ready[index] = self._body(index)
+
+    def make(self, tick: Tick) -> Call:
+        """The call of `tick`, its request complete."""
+        made = self._ready.pop(tick.index, None)
+        if made is None:
+            made = self._body(tick.index)
+            if self._upcoming and self._upcoming[0] == tick.index:
+                self._upcoming.popleft()
+        body, digest, prompt = made
+        request_id = request_id_of(self._job.run_id, tick.index)
+        request = b"%s\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+            self._head,
+            request_id.encode(),
+            len(body),
+            body,
+        )
+        return Call(tick, request_id, request, digest, prompt)

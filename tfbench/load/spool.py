@@ -1,0 +1,119 @@
+"""A worker's append-only file of facts; what was written survives the worker.
+
+Records are length-prefixed marshal tuples: the project's own, read back by the same Python that
+wrote them, moments later. The first item names the record: "sent", "end" or "summary".
+"""
+
+import marshal
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfbench.core.errors import StorageError
+
+_LENGTH = struct.Struct("<I")
+_FLUSH_BYTES = 1 << 16
+
+
+class SentRecord(NamedTuple):
+    """Written when a request's first byte went to the kernel; `CLOCK_MONOTONIC` ns."""
+
+    index: int
+    request_id: str
+    phase: str
+    user: int
+    scheduled_ns: int
+    dispatched_ns: int
+    slot_ns: int
+    connected_ns: int
+    sent_ns: int
+    connection_id: int
+    new_connection: bool
+    prompt_sha256: str
+
+
+class EndRecord(NamedTuple):
+    """Written once a call is decoded. Chunk columns are little-endian int64 bytes; `kinds` one byte each.
+
+    `kernel` stamps are CLOCK_REALTIME ns (0 = none), `exact` one byte each, `tokens` int32 (-1 = unknown).
+    """
+
+    sent: tuple[Any, ...]
+    first_ns: int
+    first_kernel_ns: int
+    end_ns: int
+    end_kernel_ns: int
+    outcome: str
+    status: int
+    error: str
+    finish_reason: str | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
+    output_sha256: str | None
+    kinds: bytes
+    user: bytes
+    kernel: bytes
+    lower: bytes
+    exact: bytes
+    tokens: bytes
+    prompt: str | None
+    output: str | None
+    raw: bytes
+
+
+class SpoolWriter:
+    """Appends records; `flush` hands them to the kernel, so that even SIGKILL can't take them back."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StorageError(f"{path}: can't write the run's facts ({error.strerror})") from error
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def append(self, kind: str, record: tuple[Any, ...]) -> None:
+        """Queue one record."""
+        data = marshal.dumps((kind, *record))
+        self._pending.append(_LENGTH.pack(len(data)))
+        self._pending.append(data)
+        self._size += len(data)
+        if self._size >= _FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is queued; StorageError when the disk is full."""
+        if not self._pending:
+            return
+        left = memoryview(b"".join(self._pending))
+        self._pending = []
+        self._size = 0
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as error:
+            raise StorageError(
+                f"{self._path}: can't write the run's facts ({error.strerror}); free some space and run again"
+            ) from error
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.flush()
+        os.close(self._fd)
+
+
+def read_spool(path: Path) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """(kind, record) in writing order; a record cut short by a dying worker ends the file."""
+    with path.open("rb") as file:
+        while len(head := file.read(_LENGTH.size)) == _LENGTH.size:
+            (size,) = _LENGTH.unpack(head)
+            data = file.read(size)
+            if len(data) < size:
+                return
+            kind, *record = marshal.loads(data)
+            yield kind, tuple(record)

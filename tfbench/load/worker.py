@@ -1,0 +1,121 @@
+"""The worker process: `python -m tfbench.load.worker`, driven by its parent through stdin and stdout.
+
+stdin: an 8-byte little-endian length and a pickled LoadJob, then `go <CLOCK_MONOTONIC ns>`; any byte
+after that, or the end of the pipe, means stop. stdout: one JSON object a line (`ready`, `progress`,
+`error`, `finished`).
+"""
+
+import gc
+import os
+import pickle
+import signal
+import sys
+from collections import deque
+
+from tfbench.core.errors import TfbenchError
+from tfbench.core.jsonio import dump_text
+from tfbench.core.kinds import Mode
+from tfbench.load.feeders import CappedFeeder, ClosedFeeder, Feeder, OpenFeeder
+from tfbench.load.job import LoadJob
+from tfbench.load.loop import Reporter, WorkerLoop
+from tfbench.load.poller import open_poller
+from tfbench.load.requests import RequestMaker
+from tfbench.load.spool import SpoolWriter
+
+
+def _read_exactly(fd: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            raise SystemExit(0)
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _read_line(fd: int) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        line += _read_exactly(fd, 1)
+    return line
+
+
+def make_feeder(job: LoadJob, start_ns: int) -> tuple[Feeder, int]:
+    """The feeder of the job's mode, and the time of its last tick (0 where it isn't known)."""
+    if job.mode == Mode.CLOSED:
+        closed = ClosedFeeder(
+            job.plan,
+            start_ns,
+            job.worker,
+            job.workers,
+            warmup_ns=job.warmup_ns,
+            duration_ns=job.duration_ns,
+            count=job.count,
+        )
+        return closed, 0
+    opened = OpenFeeder(start_ns, job.plan.offsets_ns, job.plan.phases(), job.worker, job.workers)
+    if job.mode == Mode.OPEN_CAPPED:
+        assert job.max_in_flight is not None
+        slots = max(len(range(job.worker, job.max_in_flight, job.workers)), 1)
+        return CappedFeeder(opened, start_ns, slots), opened.last_due_ns
+    return opened, opened.last_due_ns
+
+
+def _raise_file_limit() -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main() -> int:
+    """Serve one job; exit status 0 when the run's facts are complete in the spool."""
+    # Ctrl-C reaches the whole process group; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _raise_file_limit()
+    size = int.from_bytes(_read_exactly(0, 8), "little")
+    job = pickle.loads(_read_exactly(0, size))
+    assert isinstance(job, LoadJob)
+    try:
+        spool = SpoolWriter(job.spool_path)
+        if job.mode == Mode.CLOSED:
+            upcoming = deque(range(job.worker, job.plan.users, job.workers))
+        else:
+            upcoming = deque(range(job.worker, len(job.plan.offsets_ns), job.workers))
+        maker = RequestMaker(job, upcoming)
+        for _ in range(64):
+            maker.prepare()
+        os.write(1, b'{"ready":true}\n')
+        start_ns = int(_read_line(0).split()[1])
+        feeder, last_due_ns = make_feeder(job, start_ns)
+        loop = WorkerLoop(
+            job,
+            feeder,
+            open_poller(),
+            spool,
+            maker,
+            start_ns=start_ns,
+            last_due_ns=last_due_ns,
+            command_fd=0,
+            reporter=Reporter(1),
+        )
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        loop.run()
+        spool.close()
+    except TfbenchError as error:
+        os.set_blocking(1, True)
+        os.write(1, (dump_text({"error": str(error), "exit_code": int(error.exit_code)}) + "\n").encode())
+        return 1
+    os.set_blocking(1, True)
+    os.write(1, b'{"finished":true}\n')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
