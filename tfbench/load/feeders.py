@@ -41,13 +41,13 @@ class Feeder(Protocol):
         """Ticks past their time that were not taken yet."""
 
 
-def phase_of(offset_ns: int, warmup_ns: int, duration_ns: int | None) -> Phase:
-    """The phase of a scheduled offset from the run's start."""
+def phase_of(offset_ns: int, warmup_ns: int, duration_ns: int | None) -> str:
+    """The phase of a scheduled offset from the run's start, as plain text (the spool takes no enums)."""
     if offset_ns < warmup_ns:
-        return Phase.WARMUP
+        return Phase.WARMUP.value
     if duration_ns is not None and offset_ns >= warmup_ns + duration_ns:
-        return Phase.DRAIN
-    return Phase.MEASURE
+        return Phase.DRAIN.value
+    return Phase.MEASURE.value
 
 
 class OpenFeeder:
@@ -165,8 +165,8 @@ class ClosedFeeder:
     def ended(self, tick: Tick, end_ns: int) -> None:
         if tick.phase == Phase.MEASURE:
             self._open_measured -= 1
-        turn = tick.index // self._plan.users + 1
-        heapq.heappush(self._heap, (end_ns + self._plan.think_ns(tick.user, turn), tick.user, turn))
+        turn = tick.index // self._plan.users
+        heapq.heappush(self._heap, (end_ns + self._plan.think_ns(tick.user, turn), tick.user, turn + 1))
 
     def waiting(self, now_ns: int) -> int:
         del now_ns

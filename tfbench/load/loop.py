@@ -49,6 +49,7 @@ class WorkerLoop:
         last_due_ns: int,
         command_fd: int,
         reporter: "Reporter",
+        nice: int = 0,
     ) -> None:
         self._job = job
         self._feeder = feeder
@@ -59,6 +60,7 @@ class WorkerLoop:
         self._last_due_ns = last_due_ns
         self._command_fd = command_fd
         self._report = reporter
+        self._nice = nice
         self._timer = open_timer()
         self._armed_ns = 0
         context = tls_context() if job.target.tls else None
@@ -68,6 +70,9 @@ class WorkerLoop:
         self._in_flight: dict[int, Call] = {}
         self._deadlines: list[tuple[int, int, Call]] = []
         self._numbers = count()
+        limits = job.limits
+        shortest = min(limits.connect_ns, limits.first_byte_ns, limits.idle_ns, limits.total_ns)
+        self._look_every_ns = min(_SECOND_NS, shortest // 4)
         self._to_decode: deque[Call] = deque()
         self._sent_count = 0
         self._done_count = 0
@@ -76,7 +81,6 @@ class WorkerLoop:
         self._anchors: list[Anchor] = [read_anchor()]
         self._cpu_windows: list[float] = []
         self._cpu_mark = (_mono(), time.process_time_ns())
-        self._max_gap_ns = 0
 
     # Dispatching.
 
@@ -84,7 +88,7 @@ class WorkerLoop:
         call = self._maker.make(tick)
         call.dispatched_ns = _mono()
         self._in_flight[id(call)] = call
-        heapq.heappush(self._deadlines, (self._deadline(call), next(self._numbers), call))
+        self._watch(call, call.dispatched_ns)
         self._wire.begin(call)
 
     def _on_sent(self, call: Call) -> None:
@@ -129,6 +133,11 @@ class WorkerLoop:
             return min(total, call.sent_ns + limits.first_byte_ns)
         return min(total, call.last_ns + limits.idle_ns)
 
+    def _watch(self, call: Call, now_ns: int) -> None:
+        # A deadline can also move closer (silence counts from the first body byte on), so it is looked at again.
+        look_ns = min(self._deadline(call), now_ns + self._look_every_ns)
+        heapq.heappush(self._deadlines, (look_ns, next(self._numbers), call))
+
     def _expire(self, now_ns: int) -> None:
         while self._deadlines and self._deadlines[0][0] <= now_ns:
             _, _, call = heapq.heappop(self._deadlines)
@@ -136,7 +145,7 @@ class WorkerLoop:
                 continue
             deadline = self._deadline(call)
             if deadline > now_ns:
-                heapq.heappush(self._deadlines, (deadline, next(self._numbers), call))
+                self._watch(call, now_ns)
                 continue
             if call.done_seen_ns:
                 self._wire.abort(call, Ending.LINGERED, "")
@@ -203,8 +212,14 @@ class WorkerLoop:
                 self._armed_ns = due
             timeout = self._timeout(due, now)
             entry = _mono()
-            events = poller.poll(timeout)
+            events = poller.poll(0)
             number += 1
+            if not events and timeout > 0:
+                # What the empty poll didn't report came after its entry: that is as far as blur reaches back.
+                previous_entry = entry
+                entry = _mono()
+                events = poller.poll(timeout)
+                number += 1
             for fd, mask in events:
                 if fd == timer.fd:
                     timer.clear()
@@ -308,6 +323,7 @@ class WorkerLoop:
             "exhausted": self._wire.exhausted,
             "connections": self._wire.opened,
             "sent": self._sent_count,
+            "nice": self._nice,
             "timer": "timerfd" if self._timer.fd >= 0 else "poll timeout",
         }
         self._spool.append("summary", (summary,))

@@ -39,6 +39,7 @@ class _Connection:
         "id",
         "idle_until_ns",
         "incoming",
+        "keep_alive",
         "keep_alive_s",
         "last_poll",
         "last_recv_ns",
@@ -66,6 +67,7 @@ class _Connection:
         self.complete = False
         self.close_delimited = True
         self.chunked = False
+        self.keep_alive = False
         self.keep_alive_s = 0.0
         self.idle_until_ns = 0
         self.body: list[bytes] = []
@@ -107,6 +109,8 @@ class _Connection:
     def on_message_complete(self) -> None:
         if self.parser.get_status_code() >= 200:
             self.complete = True
+            # The parser forgets once this callback returns.
+            self.keep_alive = self.parser.should_keep_alive()
         else:
             self.close_delimited = True
 
@@ -471,7 +475,7 @@ class Wire:
         call = connection.call
         assert call is not None
         call.end_kernel_ns = kernel_ns
-        keep = connection.parser.should_keep_alive() and connection.out is None
+        keep = connection.keep_alive and connection.out is None
         if connection.keep_alive_s:
             # The server's own promise, less a margin for the way there.
             connection.idle_until_ns = user_ns + int(max(connection.keep_alive_s - 0.5, 0.0) * 1e9)

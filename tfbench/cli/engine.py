@@ -1,0 +1,46 @@
+"""`tfbench engine`: the reference engine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+engine_app = typer.Typer(help="The reference engine: a small serving system whose truth is known.", no_args_is_help=True)
+
+
+@engine_app.callback()
+def _group() -> None:
+    return
+
+
+@engine_app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8000,
+    model: Annotated[str | None, typer.Option(help="Model name to serve.", show_default=False)] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings as a JSON file; see the engine's page in docs.", show_default=False)
+    ] = None,
+) -> None:
+    """Serve OpenAI-style endpoints until Ctrl-C."""
+    import dataclasses
+
+    from tfbench.core.errors import UsageError
+    from tfbench.engine.config import config_from_json
+    from tfbench.engine.main import run_server
+
+    text = "{}"
+    if config is not None:
+        try:
+            text = config.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{config}: can't read the engine's settings ({error}); give a JSON file") from error
+    settings = config_from_json(text)
+    if model is not None:
+        settings = dataclasses.replace(settings, model=model)
+
+    def ready(url: str) -> None:
+        typer.echo(f"serving {settings.model} at {url} (Ctrl-C stops it)")
+        typer.echo(f"try: tfbench run manifests/quickstart.toml --url {url}", err=True)
+
+    run_server(settings, host=host, port=port, on_ready=ready)

@@ -1,0 +1,92 @@
+"""Live progress of a study on stderr: a bar where it's a terminal, a line per run where not."""
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tfbench.manifest import RunPlan
+from tfbench.study import RunEnd, StudyPlan
+
+
+def _load_text(plan: RunPlan) -> str:
+    return f"load {plan.load_value:g} repeat {plan.repeat}"
+
+
+class LiveWatcher:
+    """A `Watcher` that shows progress; use as a context manager."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        self._bar: Progress | None = None
+        self._task: Any = None
+        self._plan: StudyPlan | None = None
+        self._done = 0
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def study_started(self, plan: StudyPlan) -> None:
+        """Say what is about to be done and what this sample size can carry."""
+        self._plan = plan
+        planned = "" if plan.run_s is None else f", about {len(plan.runs) * plan.run_s / 60:.1f} minutes plus drains"
+        self._say(f"{plan.name}: {len(plan.runs)} runs{planned}", "bold")
+        for note in plan.notes:
+            self._say(f"note: {note}", "dim")
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[counts]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("starting", total=len(plan.runs), counts="")
+            self._bar.start()
+
+    def run_started(self, plan: RunPlan) -> None:
+        """A run begins."""
+        if self._bar is not None and self._plan is not None:
+            place = f"run {plan.order_index + 1}/{len(self._plan.runs)}"
+            self._bar.update(self._task, description=f"{place} {_load_text(plan)}", counts="")
+
+    def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
+        """Counts of the run so far."""
+        if self._bar is None or self._plan is None:
+            return
+        part = 0.0
+        if self._plan.run_s:
+            part = min(max(counts.get("elapsed_s", 0.0), 0.0) / self._plan.run_s, 1.0)
+        waiting = f" {counts['waiting']:.0f} waiting" if counts.get("waiting") else ""
+        text = (
+            f"{counts.get('sent', 0):.0f} sent {counts.get('done', 0):.0f} done "
+            f"{counts.get('in_flight', 0):.0f} in flight{waiting}"
+        )
+        self._bar.update(self._task, completed=self._done + part, counts=text)
+
+    def run_ended(self, end: RunEnd) -> None:
+        """One line per run: outcomes and judgements."""
+        self._done += 1
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+        outcomes = " ".join(f"{n} {name}" for name, n in sorted(end.outcomes.items(), key=lambda item: -item[1]))
+        judged = " ".join(verdict.verdict for verdict in end.verdicts)
+        bad = any(verdict.verdict in ("INVALID", "unstable") for verdict in end.verdicts)
+        total = len(self._plan.runs) if self._plan else 0
+        self._say(f"run {self._done}/{total} {_load_text(end.plan)}: {outcomes}; {judged}", "yellow" if bad else "")
+        for verdict in end.verdicts:
+            for reason in verdict.reasons if verdict.verdict in ("INVALID", "unstable") else ():
+                self._say(f"  {reason}", "yellow")
+
+    def _say(self, text: str, style: str) -> None:
+        self._console.print(text, style=style or None, markup=False, soft_wrap=True)

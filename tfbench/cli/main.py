@@ -1,0 +1,66 @@
+"""`tfbench`: the verbs, and how every error becomes one line and an exit code."""
+
+import os
+import sys
+
+import typer
+
+from tfbench.cli.diff import diff
+from tfbench.cli.engine import engine_app
+from tfbench.cli.freeze import freeze
+from tfbench.cli.report import report
+from tfbench.cli.run import run
+from tfbench.cli.sql import sql
+from tfbench.core.errors import TfbenchError
+from tfbench.core.exitcodes import ExitCode
+from tfbench.core.version import VERSION
+
+app = typer.Typer(
+    name="tfbench",
+    help="Benchmark LLM serving the way an auditor would: frozen manifests, facts first, every figure with an interval.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    del version
+
+
+app.command()(run)
+app.command()(report)
+app.command()(freeze)
+app.command()(diff)
+app.command()(sql)
+app.add_typer(engine_app, name="engine")
+
+
+def main() -> None:
+    """Run the command line; every foreseen trouble is one line on stderr and an exit code."""
+    try:
+        app()
+    except TfbenchError as error:
+        print(f"tfbench: {error}", file=sys.stderr)
+        sys.exit(int(error.exit_code))
+    except KeyboardInterrupt:
+        print("tfbench: interrupted", file=sys.stderr)
+        sys.exit(int(ExitCode.INTERRUPTED))
+    except BrokenPipeError:
+        # The reader of our output left, as `head` does; nobody is there to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(int(ExitCode.PASS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""`tfbench run`: a manifest to facts in a warehouse, with live progress and a summary."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tfbench.cli.options import JsonOption, SetOption, WarehouseOption, print_json, warehouse_path
+from tfbench.core.exitcodes import ExitCode
+
+
+def run(
+    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML) or a frozen one (JSON).")],
+    url: Annotated[
+        str | None, typer.Option(help="Base URL of the endpoint, ending in /v1; overrides endpoint.url.")
+    ] = None,
+    warehouse: WarehouseOption = None,
+    sets: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run every load point and repeat of MANIFEST and keep the facts.
+
+    Exit status: 0 done; 4 when every run is INVALID (the client could not keep the load); 2 bad
+    manifest or warehouse; 5 endpoint trouble; 130 after Ctrl-C, with what finished kept.
+    """
+    from tfbench.manifest import load_manifest
+
+    path = warehouse_path(warehouse)
+    loaded = load_manifest(manifest, sets or (), url)
+
+    from tfbench.cli.live import LiveWatcher
+    from tfbench.report import build_report, json_document, print_summary
+    from tfbench.study import run_study
+    from tfbench.warehouse import Warehouse
+
+    with LiveWatcher() as watcher:
+        done = run_study(loaded, path, watcher)
+    with Warehouse.open(path, read_only=True) as store:
+        data = build_report(store, done.study_id)
+    if json:
+        print_json(json_document(data))
+    else:
+        print_summary(data)
+        where = "" if warehouse is None else f" --warehouse {path}"
+        typer.echo(f"\nstudy {done.study_id} is in {path}; a page of it: tfbench report last{where} --html report.html")
+    if done.invalid == done.runs:
+        raise typer.Exit(int(ExitCode.INVALID))

@@ -1,0 +1,44 @@
+"""What a study's sample size can carry, said before anything is sent."""
+
+import math
+from collections.abc import Sequence
+
+from tfbench.manifest import Manifest, RunPlan
+from tfbench.stats.quantile import carried_quantiles
+
+_SHOWN = (0.5, 0.95, 0.99)
+
+
+def _name(p: float) -> str:
+    return f"P{p * 100:g}"
+
+
+def expected_attempts(manifest: Manifest, load_value: float) -> int | None:
+    """Attempts a run of this load point is expected to measure; None in closed loop, where the system decides."""
+    load = manifest.load
+    if load.count is not None:
+        return load.count
+    if load.rates is None or load.duration_s is None or math.isinf(load_value):
+        return None
+    return int(load_value * load.duration_s)
+
+
+def sample_size_notes(manifest: Manifest, plans: Sequence[RunPlan]) -> tuple[str, ...]:
+    """One line per load point that can't settle every shown quantile, with the duration that would; best case n_eff = n."""
+    notes = []
+    for value in sorted({plan.load_value for plan in plans}):
+        n = expected_attempts(manifest, value)
+        if n is None:
+            continue
+        short = [one for one in carried_quantiles(n, _SHOWN) if not one.settled]
+        if not short:
+            continue
+        needs = []
+        for one in short:
+            if manifest.load.count is None:
+                needs.append(f"{_name(one.p)} takes {one.n_settled / value:.3g} s")
+            else:
+                needs.append(f"{_name(one.p)} takes count = {one.n_settled}")
+        names = ", ".join(_name(one.p) for one in short)
+        notes.append(f"load {value:g}: about {n} attempts a run can't settle {names} ({'; '.join(needs)}, at best)")
+    return tuple(notes)

@@ -1,0 +1,178 @@
+"""Before any load: is the endpoint what the manifest says? What is found goes to `runs.observed`."""
+
+import time
+from typing import Any
+
+import httpx
+import orjson
+
+from tfbench.core.errors import EndpointError
+from tfbench.protocol import DIALECTS, SseParser, error_message
+
+_PROBE_TOKENS = 2
+_ID_HEADER = "x-request-id"
+
+
+def _say(url: str, trouble: str, mend: str) -> EndpointError:
+    return EndpointError(f"{url}: {trouble}; {mend}")
+
+
+def _get_json(client: httpx.Client, url: str) -> Any:
+    try:
+        response = client.get(url)
+    except httpx.HTTPError:
+        return None
+    if response.status_code != 200:
+        return None
+    try:
+        return orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _listed_models(document: Any) -> list[str]:
+    data = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(data, list):
+        return []
+    names = [str(entry["id"]) for entry in data if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    for entry in data:
+        aliases = entry.get("aliases") if isinstance(entry, dict) else None
+        names.extend(str(alias) for alias in aliases if alias not in names) if isinstance(aliases, list) else None
+    return names
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
+
+
+def _looks_like_html(response: httpx.Response) -> bool:
+    kind = response.headers.get("content-type", "").lower()
+    return "html" in kind or response.content.lstrip()[:15].lower().startswith((b"<!doctype", b"<html"))
+
+
+def _check_status(url: str, response: httpx.Response, model: str, listed: list[str]) -> None:
+    status = response.status_code
+    if 200 <= status < 300:
+        return
+    says = error_message(status, response.content)
+    if status in (401, 403):
+        raise _say(url, f"the server refuses us ({says})", "set endpoint.headers.Authorization, e.g. env:API_KEY")
+    if listed and model not in listed:
+        raise _say(
+            url, f"the server lacks model {model!r} ({says})", f"set model.name to one it lists: {_shown(listed)}"
+        )
+    if status == 404 and "model" in says.lower():
+        raise _say(url, f"the server lacks model {model!r} ({says})", "set model.name to one it serves")
+    if status in (301, 302, 307, 308):
+        raise _say(url, f"redirected to {response.headers.get('location', '?')}", "give the final URL as endpoint.url")
+    if _looks_like_html(response) or status == 404:
+        raise _say(
+            url,
+            f"no OpenAI-style API there ({says})",
+            "check endpoint.url: it is the base that ends in /v1 for most servers",
+        )
+    raise _say(url, f"a probe request failed ({says})", "try it by hand, then run again")
+
+
+def probe_endpoint(
+    base_url: str,
+    *,
+    headers: dict[str, str],
+    model: str,
+    dialect: str,
+    stream: bool,
+    include_usage: bool,
+    sampling: dict[str, Any],
+    connect_s: float,
+    timeout_s: float,
+) -> dict[str, Any]:
+    """Ask the endpoint for its models and send one tiny request of the manifest's own shape.
+
+    Returns what was found: listed models, the model it answered as, server header, whether usage
+    comes and the request id is echoed. Raises EndpointError in one line: unreachable, HTML, refused,
+    model lacking, an error to a request the load would repeat.
+    """
+    base = base_url.rstrip("/")
+    speak = DIALECTS[dialect]
+    url = base + speak.path
+    body = speak.encode(
+        "Say hello.",
+        model=model,
+        max_tokens=_PROBE_TOKENS,
+        stream=stream,
+        include_usage=include_usage,
+        sampling=sampling,
+    )
+    request_id = f"00000000-0000-8000-8000-{time.time_ns() & 0xFFFFFFFFFFFF:012x}"
+    limits = httpx.Timeout(timeout_s, connect=connect_s)
+    with httpx.Client(headers=headers, timeout=limits, trust_env=False) as client:
+        listed = _listed_models(_get_json(client, base + "/models"))
+        try:
+            response = client.post(
+                url,
+                content=body,
+                headers={"Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"},
+            )
+        except httpx.ConnectError as error:
+            raise _say(base, f"can't connect ({error})", "is the server running, and is endpoint.url right?") from error
+        except httpx.TimeoutException as error:
+            raise _say(
+                url, f"no answer to a probe within {timeout_s:g} s", "is the server still loading the model?"
+            ) from error
+        except httpx.HTTPError as error:
+            raise _say(url, f"a probe request failed ({error})", "does the server speak HTTP/1.1 there?") from error
+    _check_status(url, response, model, listed)
+    if _looks_like_html(response):
+        raise _say(
+            url,
+            "it answers with an HTML page, not an OpenAI-style API",
+            "check endpoint.url: it is the base that ends in /v1 for most servers",
+        )
+    found = _read_answer(response, dialect)
+    if found["error"] is not None:
+        raise _say(url, f"a probe was answered with an error ({found['error']})", "try it by hand, then run again")
+    answered_as = found["model"]
+    if listed and model not in listed and answered_as != model:
+        raise _say(
+            url,
+            f"the server lacks model {model!r} (it answered as {answered_as!r})",
+            f"set model.name to one it lists: {_shown(listed)}",
+        )
+    return {
+        "models": listed[:20],
+        "answered_as": answered_as,
+        "server": response.headers.get("server"),
+        "usage": found["usage"],
+        "id_echo": _echo(response, request_id),
+        "streamed": found["streamed"],
+    }
+
+
+def _echo(response: httpx.Response, request_id: str) -> str | None:
+    if response.headers.get(_ID_HEADER) == request_id:
+        return "header"
+    return "body" if request_id.encode() in response.content else None
+
+
+def _read_answer(response: httpx.Response, dialect: str) -> dict[str, Any]:
+    speak = DIALECTS[dialect]
+    if "text/event-stream" in response.headers.get("content-type", "") or response.content.startswith(b"data:"):
+        decoder = speak.stream_decoder()
+        for event in SseParser().feed(response.content + b"\n\n"):
+            decoder.feed(event)
+        error = decoder.error
+        if error is None and decoder.finish_reason is None and not decoder.done:
+            error = "the stream has no finish_reason and no end mark"
+        return {
+            "error": error,
+            "model": decoder.response_model,
+            "usage": decoder.usage is not None,
+            "streamed": True,
+        }
+    result = speak.decode_body(response.content)
+    return {
+        "error": result.error,
+        "model": result.response_model,
+        "usage": result.usage is not None,
+        "streamed": False,
+    }

@@ -1,0 +1,61 @@
+"""What a study tells whoever watches it: a terminal, a log, or nobody."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tfbench.manifest import RunPlan
+from tfbench.verdict.validity import Verdict
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What is about to be done; times in seconds, drains left out."""
+
+    study_id: str
+    name: str
+    runs: tuple[RunPlan, ...]
+    run_s: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """One finished run: how it ended and how it was judged."""
+
+    run_id: str
+    plan: RunPlan
+    status: str
+    outcomes: dict[str, int]
+    verdicts: tuple[Verdict, ...]
+
+
+class Watcher(Protocol):
+    """Told of a study's progress; must return quickly."""
+
+    def study_started(self, plan: StudyPlan) -> None:
+        """Before the first run."""
+
+    def run_started(self, plan: RunPlan) -> None:
+        """A run begins to load its workers."""
+
+    def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
+        """Counts of the run so far: sent, done, in_flight, waiting, elapsed_s."""
+
+    def run_ended(self, end: RunEnd) -> None:
+        """A run is in the warehouse."""
+
+
+class Silent:
+    """Watches nothing."""
+
+    def study_started(self, plan: StudyPlan) -> None:
+        del plan
+
+    def run_started(self, plan: RunPlan) -> None:
+        del plan
+
+    def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
+        del plan, counts
+
+    def run_ended(self, end: RunEnd) -> None:
+        del end
