@@ -1,5 +1,6 @@
 """Open, capped and closed load: who is sent when, and that every tick has one row."""
 
+import itertools
 import threading
 import time
 from collections.abc import Iterable
@@ -105,7 +106,7 @@ def test_capped_load_waits_in_order_and_records_the_slot(tmp_path: Path) -> None
     assert result.outcomes == ["ok"] * 4
     rows = result.attempts
     assert rows[0]["slot_ns"] == rows[0]["scheduled_ns"]
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in itertools.pairwise(rows):
         assert row["slot_ns"] >= before["end_ns"] - 5 * MS
         assert row["dispatched_ns"] >= row["slot_ns"] > row["scheduled_ns"]
     # A wait for a slot is response latency, not the client's lag.
@@ -153,7 +154,7 @@ def test_closed_load_keeps_each_user_busy_and_never_doubles_one(tmp_path: Path) 
     for user, rows in by_user.items():
         assert len(rows) >= 4
         assert [row["attempt_id"] for row in rows] == [3 * turn + int(user[5:]) for turn in range(len(rows))]
-        for before, row in zip(rows, rows[1:], strict=False):
+        for before, row in itertools.pairwise(rows):
             think = row["scheduled_ns"] - before["end_ns"]
             assert 15 * MS < think < 60 * MS
     assert {row["outcome"] for row in result.attempts if row["phase"] == "measure"} == {"ok"}
@@ -172,7 +173,8 @@ def test_workers_share_a_schedule_by_stride(tmp_path: Path) -> None:
     with serving(ok_script) as server:
         url = f"http://127.0.0.1:{server.port}/v1"
         jobs = [
-            make_job(url, tmp_path, plan, worker=w, workers=4, spool_path=str(tmp_path / f"spool-{w}")) for w in range(4)
+            make_job(url, tmp_path, plan, worker=w, workers=4, spool_path=str(tmp_path / f"spool-{w}"))
+            for w in range(4)
         ]
         result = put_through(*jobs)
     assert result.outcomes == ["ok"] * 40
@@ -248,7 +250,6 @@ def test_ipv6(tmp_path: Path) -> None:
 def test_stop_marks_in_flight_unfinished_and_the_rest_unsent(tmp_path: Path) -> None:
     """What Ctrl-C does: the parent's stop, seen through its process."""
     import json
-    import os
     import pickle
     import subprocess
     import sys
@@ -286,4 +287,3 @@ def test_stop_marks_in_flight_unfinished_and_the_rest_unsent(tmp_path: Path) -> 
     rows = assemble("run", [job], end, facts, ClockBase.start(), "host").tables["attempts"].to_pylist()
     assert [row["outcome"] for row in rows] == ["unfinished", "unsent"]
     assert rows[0]["error"] == "interrupted"
-    assert os.path.exists(spool)

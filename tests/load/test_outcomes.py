@@ -41,7 +41,11 @@ CASES: dict[str, tuple[list[Step], str, str | None]] = {
     "good stream": (list(ok_script(0, b"")), "ok", None),
     "no end mark but a finish": (stream(delta("a"), delta(finish="stop")), "ok", None),
     "end mark without a finish": (stream(delta("a"), DONE), "ok", None),
-    "closed at the end of a stream without framing": ([CLOSE_HEAD, delta("a"), delta(finish="stop"), CLOSE], "ok", None),
+    "closed at the end of a stream without framing": (
+        [CLOSE_HEAD, delta("a"), delta(finish="stop"), CLOSE],
+        "ok",
+        None,
+    ),
     "closed without an end": ([CLOSE_HEAD, delta("a"), CLOSE], "stream_error", "without finish_reason"),
     "framed to its end without an end mark": (stream(delta("a")), "stream_error", "without finish_reason"),
     "empty 200 stream": ([STREAM_HEAD, LAST], "stream_error", "empty"),

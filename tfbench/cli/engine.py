@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-engine_app = typer.Typer(help="The reference engine: a small serving system whose truth is known.", no_args_is_help=True)
+engine_app = typer.Typer(
+    help="The reference engine: a small serving system whose truth is known.", no_args_is_help=True
+)
 
 
 @engine_app.callback()

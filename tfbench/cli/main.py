@@ -17,7 +17,7 @@ from tfbench.core.version import VERSION
 
 app = typer.Typer(
     name="tfbench",
-    help="Benchmark LLM serving the way an auditor would: frozen manifests, facts first, every figure with an interval.",
+    help="Measure LLM serving the way an auditor would: facts first, every figure with its interval.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,10 +51,10 @@ def main() -> None:
     try:
         app()
     except TfbenchError as error:
-        print(f"tfbench: {error}", file=sys.stderr)
+        typer.echo(f"tfbench: {error}", err=True)
         sys.exit(int(error.exit_code))
     except KeyboardInterrupt:
-        print("tfbench: interrupted", file=sys.stderr)
+        typer.echo("tfbench: interrupted", err=True)
         sys.exit(int(ExitCode.INTERRUPTED))
     except BrokenPipeError:
         # The reader of our output left, as `head` does; nobody is there to be told.

@@ -58,4 +58,3 @@ class ClockBase:
     def to_mono_ns(self, client_ns: int) -> int:
         """CLOCK_MONOTONIC of a client time."""
         return client_ns - self.offset_ns
-

@@ -15,7 +15,7 @@ ATTEMPTS = pa.schema(
         pa.field("attempt_id", _I64, nullable=False),
         pa.field("request_id", _STR),
         pa.field("task_id", _STR, nullable=False),
-        pa.field("try", _I32, nullable=False),
+        pa.field("try", _I32),
         pa.field("role", _STR, nullable=False),
         pa.field("session_id", _STR),
         pa.field("turn", _I32),

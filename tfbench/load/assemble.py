@@ -1,6 +1,6 @@
 """From the workers' spools to the ledger's tables: one clock, one row per scheduled request."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +40,10 @@ def read_worker(path: Any, worker: int) -> WorkerFacts:
     for kind, record in read_spool(path):
         if kind == "sent":
             sent = SentRecord(*record)
-            sends[sent.index] = sent
+            sends[sent.attempt] = sent
         elif kind == "end":
             end = EndRecord(*record)
-            ends[SentRecord(*end.sent).index] = end
+            ends[SentRecord(*end.sent).attempt] = end
         elif kind == "summary":
             summary = record[0]
     return WorkerFacts(worker, ends, sends, summary)
@@ -173,6 +173,13 @@ def assemble(
     )
 
 
+def with_row(attempts: Any, row: Mapping[str, Any]) -> Any:
+    """`attempts` (a table of the ledger) with one more row in front; columns the row lacks are null."""
+    import pyarrow as pa
+
+    return pa.concat_tables([pa.Table.from_pylist([dict(row)], schema=attempts.schema), attempts])
+
+
 def _add_unsent(rows: "_Rows", job: LoadJob, end: LoadEnd, base: ClockBase) -> None:
     if job.mode == Mode.CLOSED:
         return
@@ -245,7 +252,7 @@ class _Rows:
             part = usable[at : at + size]
             self._add_end(SentRecord(*end.sent), end, facts.worker, base, int(first_t[i]), int(end_t[i]), part)
             at += size
-        self._stream_ids.extend(SentRecord(*e.sent).index for e in ends)
+        self._stream_ids.extend(SentRecord(*e.sent).attempt for e in ends)
         self._stream_sizes.extend(sizes)
         self._t.append(t)
         self._user.append(user)
@@ -266,9 +273,9 @@ class _Rows:
 
         return {
             "run_id": self.run_id,
-            "attempt_id": sent.index,
+            "attempt_id": sent.attempt,
             "request_id": sent.request_id,
-            "task_id": str(sent.index),
+            "task_id": str(sent.attempt),
             "session_id": f"user-{sent.user}" if sent.user >= 0 else None,
             "phase": str(sent.phase),
             "host": self.host,
@@ -316,9 +323,9 @@ class _Rows:
             output_sha256=end.output_sha256,
         )
         if end.prompt is not None or end.output is not None:
-            self.texts.append((sent.index, end.prompt, end.output))
+            self.texts.append((sent.attempt, end.prompt, end.output))
         if end.raw:
-            self.raw.append((sent.index, end.raw))
+            self.raw.append((sent.attempt, end.raw))
 
     def sort(self) -> None:
         """Rows in schedule order, whatever the workers' order of ends was."""
@@ -352,5 +359,3 @@ class _Rows:
         for name, values in lists.items():
             columns[name] = pa.ListArray.from_arrays(pa.array(offsets), values)
         return pa.table(columns, schema=schema).sort_by("attempt_id")
-
-

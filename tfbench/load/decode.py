@@ -42,7 +42,18 @@ class _Columns:
 class CallDecoder:
     """Decodes one call; `step` may be called while the call is still in flight."""
 
-    __slots__ = ("_body", "_call", "_columns", "_decoder", "_dialect", "_finish_reason", "_raw", "_sse", "_streamed", "_usage")
+    __slots__ = (
+        "_body",
+        "_call",
+        "_columns",
+        "_decoder",
+        "_dialect",
+        "_finish_reason",
+        "_raw",
+        "_sse",
+        "_streamed",
+        "_usage",
+    )
 
     def __init__(self, call: Call, dialect: str) -> None:
         self._call = call

@@ -15,7 +15,7 @@ from tfbench.core.kinds import Phase
 class Tick(NamedTuple):
     """One request to send. `slot_ns` is 0 except in capped load, where it's the slot's grant."""
 
-    index: int
+    attempt: int
     scheduled_ns: int
     slot_ns: int
     phase: str
@@ -25,8 +25,9 @@ class Tick(NamedTuple):
 class Feeder(Protocol):
     """What the worker's loop asks of a load mode."""
 
-    measured_left: int
-    """Measured ticks not ended yet, as far as known; the loop may stop after the window when it is 0."""
+    @property
+    def measured_left(self) -> int:
+        """Measured ticks not ended yet, as far as known; the loop may stop after the window when it is 0."""
 
     def next_due_ns(self) -> int | None:
         """When the next tick can be sent; None when nothing is due until something ends, or ever."""
@@ -58,7 +59,11 @@ class OpenFeeder:
         self._due = [start_ns + int(offset) for offset in offsets_ns[worker::workers]]
         self._phases = [str(phase) for phase in phases[worker::workers]]
         self._next = 0
-        self.measured_left = self._phases.count(Phase.MEASURE)
+        self._measured_left = self._phases.count(Phase.MEASURE)
+
+    @property
+    def measured_left(self) -> int:
+        return self._measured_left
 
     def next_due_ns(self) -> int | None:
         return self._due[self._next] if self._next < len(self._due) else None
@@ -71,7 +76,7 @@ class OpenFeeder:
     def ended(self, tick: Tick, end_ns: int) -> None:
         del end_ns
         if tick.phase == Phase.MEASURE:
-            self.measured_left -= 1
+            self._measured_left -= 1
 
     def waiting(self, now_ns: int) -> int:
         return bisect.bisect_right(self._due, now_ns) - self._next
@@ -165,10 +170,9 @@ class ClosedFeeder:
     def ended(self, tick: Tick, end_ns: int) -> None:
         if tick.phase == Phase.MEASURE:
             self._open_measured -= 1
-        turn = tick.index // self._plan.users
+        turn = tick.attempt // self._plan.users
         heapq.heappush(self._heap, (end_ns + self._plan.think_ns(tick.user, turn), tick.user, turn + 1))
 
     def waiting(self, now_ns: int) -> int:
         del now_ns
         return 0
-

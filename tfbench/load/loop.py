@@ -98,7 +98,7 @@ class WorkerLoop:
     def _sent_record(self, call: Call) -> SentRecord:
         tick = call.tick
         return SentRecord(
-            index=tick.index,
+            attempt=tick.attempt,
             request_id=call.request_id,
             phase=tick.phase,
             user=tick.user,
@@ -351,4 +351,3 @@ class Reporter:
         except BrokenPipeError:
             # The parent is gone; the command pipe's end tells the loop to stop.
             return
-

@@ -67,13 +67,13 @@ class RequestMaker:
 
     def make(self, tick: Tick) -> Call:
         """The call of `tick`, its request complete."""
-        made = self._ready.pop(tick.index, None)
+        made = self._ready.pop(tick.attempt, None)
         if made is None:
-            made = self._body(tick.index)
-            if self._upcoming and self._upcoming[0] == tick.index:
+            made = self._body(tick.attempt)
+            if self._upcoming and self._upcoming[0] == tick.attempt:
                 self._upcoming.popleft()
         body, digest, prompt = made
-        request_id = request_id_of(self._job.run_id, tick.index)
+        request_id = request_id_of(self._job.run_id, tick.attempt)
         request = b"%s\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s" % (
             self._head,
             request_id.encode(),

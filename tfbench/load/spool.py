@@ -20,7 +20,7 @@ _FLUSH_BYTES = 1 << 16
 class SentRecord(NamedTuple):
     """Written when a request's first byte went to the kernel; `CLOCK_MONOTONIC` ns."""
 
-    index: int
+    attempt: int
     request_id: str
     phase: str
     user: int

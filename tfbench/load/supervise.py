@@ -76,7 +76,7 @@ class _Running:
 
 
 def _spawn(job: LoadJob) -> _Running:
-    errors = tempfile.TemporaryFile()
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
     process = subprocess.Popen(
         [sys.executable, "-m", "tfbench.load.worker"],
         stdin=subprocess.PIPE,

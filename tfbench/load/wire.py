@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import httptools
 
@@ -60,7 +61,7 @@ class _Connection:
         self.sock = sock
         self.fd = sock.fileno()
         self.mask = 0
-        self.parser = httptools.HttpResponseParser(self)
+        self.parser: Any = httptools.HttpResponseParser(self)
         self.call: Call | None = None
         self.out: memoryview | None = None
         self.opened = False

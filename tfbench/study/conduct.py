@@ -56,7 +56,7 @@ def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = Non
     # A warehouse that can't be used is told before any load.
     Warehouse.open(warehouse).close()
     target = resolve_target(endpoint.url, endpoint.timeouts.connect_s)
-    observed = probe_endpoint(
+    probe = probe_endpoint(
         endpoint.url,
         headers=headers,
         model=manifest.model.name,
@@ -81,7 +81,8 @@ def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = Non
         frozen=frozen,
         target=target,
         headers=tuple(headers.items()),
-        observed=observed,
+        observed=probe.observed,
+        probe_attempt=probe.attempt,
         host=host_facts(),
         bundles=bundles,
         use_stamps=stamps_available(),
@@ -90,7 +91,7 @@ def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = Non
     load = manifest.load
     run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
     notes = sample_size_notes(manifest, plans)
-    if not observed["usage"] and endpoint.stream:
+    if not probe.observed["usage"] and endpoint.stream:
         notes += ("the endpoint sends no usage: token counts, TPOT and token costs will be unknown",)
     watcher.study_started(StudyPlan(study_id, manifest.name, plans, run_s, notes))
     return _run_all(context, plans, warehouse, watcher)
@@ -117,9 +118,7 @@ def _run_all(context: StudyContext, plans: Sequence[Any], warehouse: Path, watch
 def _keep(context: StudyContext, plan: Any, done: RunDone, warehouse: Path) -> RunEnd:
     with Warehouse.open(warehouse) as store:
         store.ingest(done.bundle)
-        verdicts: tuple[Verdict, ...] = (
-            judge_validity(done.signals, status=done.status.value, notes=done.notes),
-        )
+        verdicts: tuple[Verdict, ...] = (judge_validity(done.signals, status=done.status.value, notes=done.notes),)
         if context.frozen.manifest.load.mode != Mode.CLOSED:
             verdicts += (judge_stability(store.con, done.run_id),)
         store.add_verdicts([verdict.row(done.run_id) for verdict in verdicts])

@@ -24,7 +24,7 @@ def expected_attempts(manifest: Manifest, load_value: float) -> int | None:
 
 
 def sample_size_notes(manifest: Manifest, plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """One line per load point that can't settle every shown quantile, with the duration that would; best case n_eff = n."""
+    """One line per load point that can't settle every shown quantile, with what would; n_eff = n, the best case."""
     notes = []
     for value in sorted({plan.load_value for plan in plans}):
         n = expected_attempts(manifest, value)

@@ -1,16 +1,26 @@
 """Before any load: is the endpoint what the manifest says? What is found goes to `runs.observed`."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import orjson
 
 from tfbench.core.errors import EndpointError
+from tfbench.core.kinds import Outcome, Phase, Role
 from tfbench.protocol import DIALECTS, SseParser, error_message
 
 _PROBE_TOKENS = 2
 _ID_HEADER = "x-request-id"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was found (`runs.observed`), and the probe's own row of `attempts` (without run and host)."""
+
+    observed: dict[str, Any]
+    attempt: dict[str, Any]
 
 
 def _say(url: str, trouble: str, mend: str) -> EndpointError:
@@ -85,12 +95,11 @@ def probe_endpoint(
     sampling: dict[str, Any],
     connect_s: float,
     timeout_s: float,
-) -> dict[str, Any]:
+) -> Probe:
     """Ask the endpoint for its models and send one tiny request of the manifest's own shape.
 
-    Returns what was found: listed models, the model it answered as, server header, whether usage
-    comes and the request id is echoed. Raises EndpointError in one line: unreachable, HTML, refused,
-    model lacking, an error to a request the load would repeat.
+    Raises EndpointError in one line: unreachable, HTML, refused, model lacking, an error to a request
+    that the load would repeat.
     """
     base = base_url.rstrip("/")
     speak = DIALECTS[dialect]
@@ -107,6 +116,7 @@ def probe_endpoint(
     limits = httpx.Timeout(timeout_s, connect=connect_s)
     with httpx.Client(headers=headers, timeout=limits, trust_env=False) as client:
         listed = _listed_models(_get_json(client, base + "/models"))
+        sent_ns = time.time_ns()
         try:
             response = client.post(
                 url,
@@ -138,13 +148,41 @@ def probe_endpoint(
             f"the server lacks model {model!r} (it answered as {answered_as!r})",
             f"set model.name to one it lists: {_shown(listed)}",
         )
-    return {
+    end_ns = time.time_ns()
+    observed = {
         "models": listed[:20],
         "answered_as": answered_as,
         "server": response.headers.get("server"),
-        "usage": found["usage"],
+        "usage": found["usage"] is not None,
         "id_echo": _echo(response, request_id),
         "streamed": found["streamed"],
+    }
+    return Probe(observed, _attempt(request_id, sent_ns, end_ns, response.status_code, found))
+
+
+def _attempt(request_id: str, sent_ns: int, end_ns: int, status: int, found: dict[str, Any]) -> dict[str, Any]:
+    """The probe's row of the ledger: it was served, so tokens must add up with it, but it was never scheduled."""
+    usage = found["usage"]
+    return {
+        "attempt_id": -1,
+        "request_id": request_id,
+        "task_id": "probe",
+        "try": None,
+        "role": Role.PROBE.value,
+        "phase": Phase.WARMUP.value,
+        "stamp_source": "user",
+        "scheduled_ns": sent_ns,
+        "dispatched_ns": sent_ns,
+        "sent_ns": sent_ns,
+        "end_ns": end_ns,
+        "outcome": Outcome.OK.value,
+        "http_status": status,
+        "finish_reason": found["finish_reason"],
+        "prompt_tokens": usage.prompt_tokens if usage else None,
+        "cached_tokens": usage.cached_tokens if usage else None,
+        "output_tokens": usage.output_tokens if usage else None,
+        "reasoning_tokens": usage.reasoning_tokens if usage else None,
+        "token_source": "usage" if usage and usage.output_tokens is not None else None,
     }
 
 
@@ -166,13 +204,15 @@ def _read_answer(response: httpx.Response, dialect: str) -> dict[str, Any]:
         return {
             "error": error,
             "model": decoder.response_model,
-            "usage": decoder.usage is not None,
+            "usage": decoder.usage,
+            "finish_reason": decoder.finish_reason,
             "streamed": True,
         }
     result = speak.decode_body(response.content)
     return {
         "error": result.error,
         "model": result.response_model,
-        "usage": result.usage is not None,
+        "usage": result.usage,
+        "finish_reason": result.finish_reason,
         "streamed": False,
     }

@@ -9,7 +9,7 @@ from tfbench.core.kinds import Phase, RunStatus
 from tfbench.core.version import VERSION
 from tfbench.ledger.bundle import write_bundle
 from tfbench.load import stamps
-from tfbench.load.assemble import Assembled, assemble, read_worker
+from tfbench.load.assemble import Assembled, assemble, read_worker, with_row
 from tfbench.load.job import Limits, LoadJob
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
@@ -33,6 +33,7 @@ class StudyContext:
     target: Target
     headers: tuple[tuple[str, str], ...]
     observed: dict[str, Any]
+    probe_attempt: dict[str, Any]
     host: dict[str, Any]
     bundles: Path
     use_stamps: bool
@@ -87,9 +88,7 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str, workers: int = 
             count=load.count,
             drain_ns=_ns(load.drain_s),
             max_in_flight=load.max_in_flight,
-            limits=Limits(
-                _ns(limits.connect_s), _ns(limits.first_byte_s), _ns(limits.idle_s), _ns(limits.total_s)
-            ),
+            limits=Limits(_ns(limits.connect_s), _ns(limits.first_byte_s), _ns(limits.idle_s), _ns(limits.total_s)),
             use_stamps=context.use_stamps,
             keep_text=manifest.storage.text,
             spool_path=str(context.bundles / f"{run_id}.spool-{worker}"),
@@ -154,9 +153,11 @@ def close_run(
         "signals": signals,
         "origin": "measured",
     }
-    bundle = write_bundle(
-        context.bundles / run_id, manifest=context.frozen.document, run=run, tables=assembled.tables
-    )
+    tables = dict(assembled.tables)
+    if plan.order_index == 0:
+        probe = {**context.probe_attempt, "run_id": run_id, "host": context.host.get("name")}
+        tables["attempts"] = with_row(tables["attempts"], probe)
+    bundle = write_bundle(context.bundles / run_id, manifest=context.frozen.document, run=run, tables=tables)
     for worker in end.workers:
         worker.spool_path.unlink(missing_ok=True)
     outcomes: dict[str, int] = {}

@@ -1,0 +1,230 @@
+"""Measures how often nominal 95 % intervals hold the truth on M/M/1 queues, and prints the labels made from it.
+
+    python benchmarks/coverage_labels.py --seed 1 --replications 1000
+
+One JSON line per cell (figure, load, n, k, share printed with both bounds and their coverage, the same for one bound
+alone, median width over value), then one per label: the entries of MEASURED in tfbench/stats/labels.py. Truths are
+exact: response times of an M/M/1 queue in steady state with mean service 1 are exponential with rate 1 - load.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
+from tfbench.stats.interval import Interval
+from tfbench.stats.quantile import Clusters
+from tfbench.stats.ratio import RatioRun
+
+FloatArray = npt.NDArray[np.float64]
+QUANTILES = (0.5, 0.95, 0.99)
+FRACTIONS = (0.5, 0.9, 0.99)
+HISTORY = 150  # service times simulated before the window opens, so that departures enter it
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Coverage of one figure at one load, n per run and K. `sides` counts, per bound given, how often it held."""
+
+    figure: str
+    load: float
+    n: int
+    k: int
+    replications: int
+    printed_share: float
+    coverage: float | None
+    near_bound_share: float
+    near_bound_coverage: float | None
+    median_width: float | None
+
+
+def queue(rng: np.random.Generator, runs: int, n: int, load: float) -> tuple[FloatArray, FloatArray]:
+    """Arrival times and response times, float64 [runs, n], of M/M/1 queues in steady state; mean service time 1."""
+    gaps = rng.exponential(1.0 / load, (runs, n))
+    service = rng.exponential(1.0, (runs, n))
+    steps = np.empty((runs, n))
+    steps[:, 0] = rng.exponential(1.0 / (1.0 - load), runs) * (rng.random(runs) < load)
+    steps[:, 1:] = service[:, :-1] - gaps[:, 1:]
+    walk = np.cumsum(steps, axis=1)
+    waits = walk - np.minimum(0.0, np.minimum.accumulate(walk, axis=1))
+    return np.cumsum(gaps, axis=1), waits + service
+
+
+def limit(share: float, load: float) -> float:
+    """The response time that `share` of the attempts stay within."""
+    return -math.log1p(-share) / (1.0 - load)
+
+
+def quantile_case(p: float, load: float, n: int, k: int) -> tuple[float, Callable[[np.random.Generator], Interval]]:
+    def draw(rng: np.random.Generator) -> Interval:
+        return combine_quantile(list(queue(rng, k, n, load)[1]), p)
+
+    return limit(p, load), draw
+
+
+def gap_case(p: float, load: float, n: int, k: int) -> tuple[float, Callable[[np.random.Generator], Interval]]:
+    """Gaps of 8 to a request: its response time scales them all, so they come in clusters and requests correlate."""
+
+    def draw(rng: np.random.Generator) -> Interval:
+        runs = []
+        for response in queue(rng, k, n, load)[1]:
+            noise = rng.exponential(1.0, (n, 8))
+            runs.append(Clusters((response[:, None] * noise).ravel(), np.repeat(np.arange(n), 8)))
+        return combine_chunk_quantile(runs, p)
+
+    return _product_quantile(p) / (1.0 - load), draw
+
+
+def fraction_case(
+    share: float, load: float, n: int, k: int, scored: bool
+) -> tuple[float, Callable[[np.random.Generator], Interval]]:
+    def draw(rng: np.random.Generator) -> Interval:
+        times = list(queue(rng, k, n, load)[1])
+        edge = limit(share, load)
+        return combine_fraction([t <= edge for t in times], score=[t / edge for t in times] if scored else None)
+
+    return share, draw
+
+
+def goodput_case(
+    share: float, load: float, n: int, k: int, tokens: bool
+) -> tuple[float, Callable[[np.random.Generator], Interval]]:
+    """Good departures per second, or cost per token of them (lognormal tokens), in a window of n expected arrivals."""
+    window = n / load
+    start = HISTORY / load
+    mean_tokens = math.exp(0.5 * 0.8**2)
+
+    def draw(rng: np.random.Generator) -> Interval:
+        arrive, response = queue(rng, k, int(HISTORY + n + 6 * math.sqrt(n) + 20), load)
+        runs = []
+        for a, r in zip(arrive, response, strict=True):
+            leave = a + r
+            good = (leave >= start) & (leave < start + window) & (r <= limit(share, load))
+            t_ns = (leave[good] * 1e9).astype(np.int64)
+            amount = rng.lognormal(0.0, 0.8, len(t_ns)) if tokens else np.ones(len(t_ns))
+            bounds = (int(start * 1e9), int((start + window) * 1e9) + 1)
+            runs.append(RatioRun(*bounds, t_ns, None if tokens else amount, amount if tokens else None))
+        return combine_ratio(runs)
+
+    return (1.0 / (load * share * mean_tokens) if tokens else load * share), draw
+
+
+def measure(
+    figure: str,
+    load: float,
+    n: int,
+    k: int,
+    truth: float,
+    draw: Callable[[np.random.Generator], Interval],
+    *,
+    seed: int,
+    replications: int,
+    near_is_lower: bool = True,
+) -> Cell:
+    """Draws `replications` intervals and counts how often they hold `truth`."""
+    rng = np.random.default_rng([seed, k, n, int(1000 * load), *figure.encode()])
+    both: list[bool] = []
+    near: list[bool] = []
+    widths: list[float] = []
+    for _ in range(replications):
+        got = draw(rng)
+        if got.lo is not None and got.hi is not None and got.value:
+            both.append(got.lo <= truth <= got.hi)
+            widths.append((got.hi - got.lo) / got.value)
+        elif got.lo is not None or got.hi is not None:
+            near.append((got.lo is None or got.lo <= truth) and (got.hi is None or truth <= got.hi))
+    return Cell(
+        figure=figure,
+        load=load,
+        n=n,
+        k=k,
+        replications=replications,
+        printed_share=len(both) / replications,
+        coverage=_mean(both),
+        near_bound_share=len(near) / replications,
+        near_bound_coverage=_mean(near),
+        median_width=float(np.median(widths)) if widths else None,
+    )
+
+
+def cells(seed: int, replications: int, ks: Sequence[int], ns: Sequence[int]) -> Iterator[tuple[str, Cell]]:
+    """All cells of the study with the label each belongs to."""
+    for k in ks:
+        for load in (0.5, 0.8):
+            for n in ns:
+                cases: list[tuple[str, str, float, Callable[[np.random.Generator], Interval]]] = []
+                for p in QUANTILES:
+                    cases.append(("quantile", f"p{100 * p:g}", *quantile_case(p, load, n, k)))
+                    if n <= 1000:
+                        cases.append(("gaps", f"gap p{100 * p:g}", *gap_case(p, load, n, k)))
+                for share in FRACTIONS:
+                    cases.append(("fraction", f"fraction {share:g}", *fraction_case(share, load, n, k, True)))
+                    cases.append(
+                        ("fraction", f"fraction {share:g}, no score", *fraction_case(share, load, n, k, False))
+                    )
+                cases.append(("ratio", "goodput", *goodput_case(0.9, load, n, k, False)))
+                cases.append(("ratio", "cost per token", *goodput_case(0.9, load, n, k, True)))
+                for label, figure, truth, draw in cases:
+                    yield label, measure(figure, load, n, k, truth, draw, seed=seed, replications=replications)
+                yield "no events", no_events_cell(load, n, k, seed=seed, replications=replications)
+
+
+def no_events_cell(load: float, n: int, k: int, *, seed: int, replications: int) -> Cell:
+    """The bound on a goodput of which nothing was seen, where it is hardest: with 3.7 events expected over all runs.
+
+    A true rate just above that is missed each time no event is seen, so its coverage is how often one is.
+    """
+    _, draw = goodput_case(3.69 / (k * n), load, n, k, False)
+    rng = np.random.default_rng([seed, k, n, int(1000 * load)])
+    seen = [draw(rng).value != 0.0 for _ in range(replications)]
+    return Cell("no events", load, n, k, replications, 0.0, None, 1.0, _mean(seen), None)
+
+
+def labels(measured: Sequence[tuple[str, Cell]]) -> list[dict[str, object]]:
+    """Worst and best coverage in whole percent per label and K, from cells that print at least half of the time."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for label, cell in measured:
+        if cell.coverage is not None and cell.printed_share >= 0.5:
+            found.setdefault((label, cell.k), []).append(cell.coverage)
+        if cell.near_bound_coverage is not None and cell.near_bound_share >= 0.5:
+            found.setdefault((f"{label}, one bound", cell.k), []).append(cell.near_bound_coverage)
+    return [
+        {"label": label, "k": k, "worst": math.floor(100 * min(held)), "best": math.floor(100 * max(held))}
+        for (label, k), held in found.items()
+    ]
+
+
+def _product_quantile(p: float) -> float:
+    """The p-quantile of the product of two independent unit exponentials: P(XY > t) = 2 sqrt(t) K1(2 sqrt(t))."""
+    from scipy.optimize import brentq
+    from scipy.special import k1
+
+    return float(brentq(lambda t: 2.0 * math.sqrt(t) * k1(2.0 * math.sqrt(t)) - (1.0 - p), 1e-9, 1e3))
+
+
+def _mean(held: Sequence[bool]) -> float | None:
+    return sum(held) / len(held) if held else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--replications", type=int, default=200)
+    parser.add_argument("--k", type=int, nargs="+", default=[1, 2, 5])
+    parser.add_argument("--n", type=int, nargs="+", default=[100, 300, 1000, 3000])
+    arguments = parser.parse_args()
+    measured = []
+    for label, cell in cells(arguments.seed, arguments.replications, arguments.k, arguments.n):
+        measured.append((label, cell))
+        print(json.dumps(asdict(cell)), flush=True)
+    for line in labels(measured):
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()

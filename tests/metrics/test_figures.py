@@ -1,0 +1,240 @@
+"""Figures over runs: which runs, which method, what an unknown looks like."""
+
+import json
+import math
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.ledger.builder import MANIFEST, Row, answer, ns, row
+from tests.metrics.conftest import AddRun
+from tfbench.core.errors import UsageError
+from tfbench.core.jsonio import dump_text
+from tfbench.metrics import FIGURES, figures, run_figures
+
+FRAME = "load_value arm figure unit direction value lo hi level method n n_eff k settled reason".split()
+RUN_FRAME = "run_id load_value arm repeat order_index status figure unit direction value n reason".split()
+COST = "cost_per_million_qualified_tokens"
+
+
+def _figures(con: duckdb.DuckDBPyConnection, **options: Any) -> dict[Any, dict[str, Any]]:
+    """Rows by figure name; by (load value, arm, name) where there are several points."""
+    rows = figures(con, "study-1", **options).to_dict("records")
+    points = {(row["load_value"], row["arm"]) for row in rows}
+    if len(points) <= 1:
+        return {row["figure"]: row for row in rows}
+    return {(row["load_value"], row["arm"], row["figure"]): row for row in rows}
+
+
+def _run_figures(con: duckdb.DuckDBPyConnection, run_id: str = "run-1") -> dict[str, dict[str, Any]]:
+    rows = run_figures(con, "study-1").to_dict("records")
+    return {row["figure"]: row for row in rows if row["run_id"] == run_id}
+
+
+def _answers(shift: float = 0, n: int = 40) -> list[Row]:
+    return [answer(i, i * 20, ttft=50 + shift + i % 7, gap=10 + shift) for i in range(n)]
+
+
+def test_columns_and_rows(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers())
+    frame = figures(con, "study-1")
+    assert list(frame.columns) == FRAME
+    assert list(frame["figure"]) == list(FIGURES)
+    by_run = run_figures(con, "study-1")
+    assert list(by_run.columns) == RUN_FRAME
+    assert list(by_run["figure"]) == list(FIGURES)
+
+
+def test_five_runs_give_the_geometric_mean_with_t_bounds(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    shifts = [0.0, 1.0, 2.0, 3.0, 4.0]
+    for repeat, shift in enumerate(shifts):
+        add_run(_answers(shift), run_id=f"run-{repeat}", repeat=repeat)
+    found = _figures(con)["ttft_p50_ms"]
+    assert found["value"] == pytest.approx(math.exp(sum(math.log(53 + shift) for shift in shifts) / 5))
+    assert found["method"].startswith("t on log of runs (K=5)")
+    assert (found["k"], found["n"], found["settled"]) == (5, 200, True)
+    assert found["lo"] < found["value"] < found["hi"]
+    by_run = run_figures(con, "study-1")
+    assert list(by_run[by_run["figure"] == "ttft_p50_ms"]["value"]) == [53 + shift for shift in shifts]
+
+
+def test_one_run_is_labelled_approximate(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers())
+    found = _figures(con)
+    assert found["ttft_p50_ms"]["value"] == 53
+    assert found["ttft_p50_ms"]["method"].startswith("approximate")
+    assert found["icl_p50_ms"]["n"] == 80
+    assert found["goodput_requests_per_s"]["value"] == 40
+    assert found["goodput_requests_per_s"]["lo"] < 40
+
+
+def test_only_complete_runs_are_combined(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers(), run_id="run-0")
+    add_run(_answers(500), run_id="run-1", repeat=1, status="interrupted")
+    assert _figures(con)["ttft_p50_ms"]["value"] == 53
+    assert _run_figures(con, "run-1")["ttft_p50_ms"]["value"] == 553
+
+
+def test_no_complete_run(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers(), status="interrupted")
+    rows = _figures(con).values()
+    assert {(row["value"], row["lo"], row["hi"], row["k"], row["reason"]) for row in rows} == {
+        (None, None, None, 0, "no complete run")
+    }
+
+
+def test_runs_can_be_left_out(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers(), run_id="run-0")
+    add_run(_answers(500), run_id="run-1", repeat=1)
+    assert _figures(con, run_ids=["run-1"])["ttft_p50_ms"]["value"] == 553
+    assert _figures(con, run_ids=["run-1"])["ttft_p50_ms"]["k"] == 1
+    assert figures(con, "study-1", run_ids=[]).empty
+
+
+def test_points_and_arms_stay_apart(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers(0), run_id="run-0", load_value=2.0, arm="a")
+    add_run(_answers(10), run_id="run-1", load_value=2.0, arm="b")
+    add_run(_answers(20), run_id="run-2", load_value=math.inf, arm="a")
+    found = _figures(con)
+    assert found[2.0, "a", "ttft_p50_ms"]["value"] == 53
+    assert found[2.0, "b", "ttft_p50_ms"]["value"] == 63
+    assert found[math.inf, "a", "ttft_p50_ms"]["value"] == 73
+
+
+def test_all_at_once_runs_from_first_schedule_to_last_end(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    rows = [answer(1, 10, phase="warmup"), answer(2, 100), answer(3, 100, ttft=379.5)]
+    # Whatever the run's row says, 100 to 100 + 379.5 + 20 ms are the window, and the last end lies in it.
+    add_run(rows, load_value=math.inf, measure_end_ns=None)
+    found = _run_figures(con)
+    assert found["throughput_requests_per_s"]["value"] == pytest.approx(2 / 0.3995)
+    assert _figures(con)["throughput_requests_per_s"]["value"] == pytest.approx(2 / 0.3995)
+
+
+def test_a_count_does_the_same(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([answer(1, 0), answer(2, 30)], manifest=MANIFEST | {"load": {"count": 2}})
+    assert _run_figures(con)["throughput_requests_per_s"]["value"] == pytest.approx(2 / 0.1)
+
+
+def test_cost(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers())
+    found = _figures(con)[COST]
+    assert found["unit"] == "EUR/Mtok"
+    # 3.60 an hour for 1 s is 0.001; 40 answers of 3 tokens
+    assert found["value"] == pytest.approx(0.001 * 1e6 / 120)
+
+
+@pytest.mark.parametrize(
+    "cost", [{}, {"resources": []}, {"currency": "USD", "resources": None}, None], ids=["none", "empty", "null", "gone"]
+)
+def test_no_resources_no_cost(con: duckdb.DuckDBPyConnection, add_run: AddRun, cost: dict[str, Any] | None) -> None:
+    add_run(_answers(), manifest=MANIFEST | {"cost": cost})
+    for found in (_figures(con)[COST], _run_figures(con)[COST]):
+        assert found["value"] is None
+        assert found["reason"] == "no [cost] resources in the manifest"
+        assert found["unit"] == "USD/Mtok"
+
+
+def test_several_resources_add_up(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    resources = [{"name": "gpu", "hourly": 1.0, "count": 3}, {"name": "host", "hourly": 0.6}]
+    add_run(_answers(), manifest=MANIFEST | {"cost": {"resources": resources}})
+    assert _run_figures(con)[COST]["value"] == pytest.approx(0.001 * 1e6 / 120)
+
+
+def test_nothing_qualified_gives_bounds(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    for repeat in range(5):
+        add_run([answer(i, i * 20, ttft=200) for i in range(40)], run_id=f"run-{repeat}", repeat=repeat)
+    found = _figures(con)
+    assert found[COST]["value"] is None
+    assert found[COST]["hi"] is None
+    assert found[COST]["lo"] > 0
+    assert found[COST]["reason"]
+    for name in ("goodput_requests_per_s", "qualified_output_tokens_per_s", "good_fraction"):
+        assert found[name]["value"] == 0
+        assert found[name]["lo"] is None
+        assert found[name]["hi"] > 0
+
+
+def test_unknown_tokens_give_one_bound(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([*_answers(), row(99, 990, [(5, "text", None)])])
+    found, by_run = _figures(con), _run_figures(con)
+    for name, known in (
+        ("throughput_output_tokens_per_s", 120),
+        ("qualified_output_tokens_per_s", 120),
+        ("qualified_input_tokens_per_s", 400),
+    ):
+        assert found[name]["value"] is None
+        assert 0 < found[name]["lo"] < known
+        assert found[name]["hi"] is None
+    assert found[COST]["value"] is None
+    assert found[COST]["lo"] is None
+    assert found[COST]["hi"] > 0.001 * 1e6 / 120
+    assert by_run[COST]["reason"] == "tokens unknown for 1 of 41 attempts"
+    assert found["throughput_requests_per_s"]["value"] == 41
+
+
+def test_failures_alone_do_not_make_an_unknown_tpot_infinite(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    chunks = [(50, "text", None), (60, "text", None)]
+    add_run([row(1, 0, chunks), row(2, 100, outcome="timeout")])
+    found = _run_figures(con)["tpot_p50_ms"]
+    assert (found["value"], found["n"]) == (None, 0)
+    assert found["reason"] == ("no counted attempt with two output chunks and a known number of output tokens over one")
+
+
+def test_failures_make_a_quantile_infinite(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([*_answers(n=9), row(9, 400, outcome="timeout")])
+    found = _run_figures(con)
+    assert found["e2e_p50_ms"]["value"] is not None
+    assert found["e2e_p95_ms"]["value"] is None
+    assert found["e2e_p95_ms"]["reason"] == "1 of 10 never came: the quantile lies among them"
+    assert found["e2e_ok_p95_ms"]["value"] is not None
+    assert (found["e2e_p95_ms"]["n"], found["e2e_ok_p95_ms"]["n"]) == (10, 9)
+
+
+def test_a_run_without_attempts_has_no_window(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([], measure_start_ns=None, measure_end_ns=None)
+    for found in (_figures(con), _run_figures(con)):
+        assert all(row["value"] is None and row["reason"] for row in found.values())
+        assert found["throughput_requests_per_s"]["reason"] == "the run has no window"
+
+
+def test_a_window_without_length_has_no_rate(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers(), measure_end_ns=ns(0))
+    assert _figures(con)["goodput_requests_per_s"]["reason"] == "the run has no window"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [row(1, 0, outcome="cancelled")],
+        [row(1, 0, outcome="timeout")],
+        [row(1, 0, sent=None, outcome="unsent", stream=False)],
+        [row(1, 0)],
+        [answer(1, 0, n=1)],
+        [answer(1, 0, gap=0)],
+        [answer(1, 0)],
+        [*_answers(n=5), row(9, 400, outcome="timeout")],
+    ],
+    ids=["empty", "excluded", "failed", "unsent", "silent", "one token", "no gap", "one", "some"],
+)
+@pytest.mark.parametrize("k", [1, 3])
+def test_nothing_is_ever_nan_infinite_or_silent(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun, rows: list[Row], k: int
+) -> None:
+    for repeat in range(k):
+        add_run(rows, run_id=f"run-{repeat}", repeat=repeat)
+    for frame in (figures(con, "study-1"), run_figures(con, "study-1")):
+        for one in frame.to_dict("records"):
+            numbers = [one[name] for name in ("value", "lo", "hi", "n_eff") if name in one]
+            assert all(number is None or math.isfinite(number) for number in numbers), one
+            assert one["value"] is not None or one["reason"], one
+            assert one.get("lo") is None or one.get("hi") is None or one["lo"] < one["hi"], one
+        text = dump_text(frame.to_dict("records"))
+        assert len(json.loads(text)) == len(frame)
+
+
+@pytest.mark.parametrize("read", [figures, run_figures])
+def test_no_such_study(con: duckdb.DuckDBPyConnection, read: Any) -> None:
+    with pytest.raises(UsageError, match="no study 'nope'"):
+        read(con, "nope")

@@ -1,0 +1,447 @@
+"""Synthetic studies with every edge a report has to show, in rows shaped like the warehouse's and the metrics'."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfbench.core.kinds import Outcome
+from tfbench.report.cdf import empirical_cdf
+from tfbench.report.data import assemble
+from tfbench.report.model import Cdf, Definition, LoadPoint, ReportData
+
+Row = dict[str, Any]
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(2)>",
+    "javascript:alert(3)",
+    '"><svg onload=alert(4)>',
+    '<a href="javascript:alert(5)">x</a>',
+    "{{ 7 * 7 }} {% raw %} %{x} $\\alpha$ <b>bold</b> &lt;i&gt; \u2028\u2029\u202e]]><!-- @s1",
+)
+
+MANIFEST: Row = {
+    "schema_version": 1,
+    "name": "chat-8b",
+    "model": {"name": "llama-3.1-8b", "revision": None},
+    "engine": {"name": "vllm", "version": "0.12.0"},
+    "topology": {"gpu": "H100", "gpus": 1},
+    "endpoint": {"adapter": "vllm", "url": "http://127.0.0.1:8000/v1"},
+    "sampling": {"max_tokens": None, "temperature": 0.0},
+    "workload": {"kind": "synthetic", "input_tokens": 512, "output_tokens": 128},
+    "load": {"mode": "open", "process": "poisson", "rates": [2, 4, 8], "duration_s": 60, "repeats": 5, "seed": 7},
+    "slo": {"ttft_ms": 500, "tpot_ms": {"max": 40}, "icl_ms": {"p99": 100}, "e2e_ms": None},
+    "quality": {"judge": "none"},
+    "cost": {"currency": "USD", "resources": [{"name": "H100", "hourly": 2.5, "count": 1}]},
+}
+
+STEMS = ("ttft", "ttft_service", "tpot", "icl", "e2e", "client_lag")
+T_RUNS = "t on log of runs (K=5)"
+
+
+@dataclass
+class Sample:
+    """Rows under construction; `data` gives the report's data."""
+
+    manifest: Row = field(default_factory=lambda: json.loads(json.dumps(MANIFEST)))
+    mode: str = "open"
+    runs: list[Row] = field(default_factory=list)
+    verdicts: list[Row] = field(default_factory=list)
+    figures: list[Row] = field(default_factory=list)
+    run_figures: list[Row] = field(default_factory=list)
+    outcomes: list[Row] = field(default_factory=list)
+    errors: list[Row] = field(default_factory=list)
+    cdfs: list[Cdf] = field(default_factory=list)
+    counts: list[Row] = field(default_factory=list)
+    definitions: list[Definition] = field(default_factory=lambda: list(DEFINITIONS))
+    host: Row = field(default_factory=lambda: {"name": "bench-1", "cpus": 16, "kernel": "6.1", "stamps": "kernel"})
+
+    def data(self) -> ReportData:
+        """The report's data."""
+        study = {
+            "study_id": "st_0123456789abcdef",
+            "manifest_id": "a" * 64,
+            "workload_id": "b" * 64,
+            "system_id": "c" * 64,
+            "manifest": json.dumps(self.manifest),
+            "created_ns": 1_790_000_000_000_000_000,
+            "tfbench_version": "0.1.0",
+            "host": json.dumps(self.host),
+        }
+        return assemble(
+            study=study,
+            runs=self.runs,
+            verdicts=self.verdicts,
+            figures=self.figures,
+            run_figures=self.run_figures,
+            outcomes=self.outcomes,
+            errors=self.errors,
+            cdfs=self.cdfs,
+            counts=self.counts,
+            definitions=self.definitions,
+        )
+
+    def add_runs(
+        self,
+        load: float,
+        repeats: int,
+        *,
+        arm: str | None = None,
+        validity: Callable[[int], str | None] = lambda _: "VALID",
+        stability: Callable[[int], str | None] = lambda _: "stable",
+        lag_ms: float = 0.21,
+        reasons: Sequence[str] = (),
+        origin: str = "measured",
+        status: str = "complete",
+    ) -> None:
+        """One run per repeat with its signals and verdicts."""
+        for repeat in range(repeats):
+            run_id = f"run-{load:g}-{arm or ''}-{repeat}"
+            start = 1_790_000_000_000_000_000 + repeat * 10**11
+            lag = lag_ms * (1 + 0.1 * repeat)
+            signals = {
+                "client_lag_p99_ms": {"value": lag, "limit": 5.0, "unit": "ms", "relation": "<=", "ok": lag <= 5},
+                "sent_share": {"value": 1.0, "limit": 0.99, "unit": "", "relation": ">=", "ok": True},
+                "blurred_chunk_share": {
+                    "value": 0.0004 * (repeat + 1),
+                    "limit": 0.01,
+                    "unit": "",
+                    "relation": "<=",
+                    "ok": True,
+                },
+                "kernel_to_user_lag_p99_ms": {"value": 0.4, "limit": 2.0, "unit": "ms", "relation": "<=", "ok": True},
+                "worker_cpu_max_share": {"value": 0.31, "limit": 0.7, "unit": "", "relation": "<=", "ok": True},
+                "clock_steps": {"value": 0, "limit": 0, "unit": "", "relation": "<=", "ok": True},
+                "dead_workers": 0.0,
+                "telemetry": None,
+                "stamp_source": "kernel",
+            }
+            self.runs.append(
+                {
+                    "run_id": run_id,
+                    "study_id": "st_0123456789abcdef",
+                    "mode": self.mode,
+                    "load_value": load,
+                    "repeat": repeat,
+                    "order_index": len(self.runs),
+                    "arm": arm,
+                    "seed": 2**62 + repeat,
+                    "schedule_sha256": f"{repeat:x}" * 64,
+                    "cache_state": "cold",
+                    "status": status,
+                    "measure_start_ns": start,
+                    "measure_end_ns": start + 60 * 10**9,
+                    "observed": json.dumps({"models": [self.manifest["model"]["name"]]}),
+                    "signals": json.dumps(signals),
+                    "origin": origin,
+                }
+            )
+            for kind, verdict in (("validity", validity(repeat)), ("stability", stability(repeat))):
+                if verdict is not None:
+                    bad = verdict in {"INVALID", "unstable"}
+                    self.verdicts.append(
+                        {
+                            "run_id": run_id,
+                            "ruleset": "tfbench/1",
+                            "kind": kind,
+                            "verdict": verdict,
+                            "reasons": json.dumps(list(reasons) if bad else []),
+                        }
+                    )
+
+    def add_figure(self, load: float, name: str, unit: str, value: float | None, **more: Any) -> None:
+        """One figures row; lo and hi default to 4 % around the value."""
+        row: Row = {
+            "load_value": load,
+            "arm": None,
+            "figure": name,
+            "unit": unit,
+            "direction": "higher" if "good" in name or "throughput" in name else "lower",
+            "value": math.nan if value is None else value,
+            "lo": None if value is None else value * 0.96,
+            "hi": None if value is None else value * 1.04,
+            "level": 0.95,
+            "method": T_RUNS,
+            "n": int(load * 60) * 5 if math.isfinite(load) else 400,
+            "n_eff": None,
+            "k": 5,
+            "settled": value is not None,
+            "reason": None,
+        }
+        self.figures.append(row | more)
+
+    def add_latency(self, load: float, stem: str, median: float, spread: float = 1.7, **more: Any) -> None:
+        """P50, P95, P99 of one latency, and each run's own."""
+        for p, factor in ((50, 1.0), (95, spread**1.6), (99, spread**2.3)):
+            name = f"{stem}_p{p}_ms"
+            width = {50: 0.03, 95: 0.07, 99: 0.16}[p]
+            value = median * factor
+            self.add_figure(load, name, "ms", value, **({"lo": value * (1 - width), "hi": value * (1 + width)} | more))
+            for repeat in range(more.get("k", 5)):
+                self.run_figures.append(
+                    {
+                        "run_id": f"run-{load:g}-{more.get('arm') or ''}-{repeat}",
+                        "load_value": load,
+                        "arm": more.get("arm"),
+                        "repeat": repeat,
+                        "figure": name,
+                        "unit": "ms",
+                        "value": value * (1 + width * 0.8 * math.sin(2.1 * repeat + p)),
+                        "n": int(load * 60) if math.isfinite(load) else 400,
+                        "reason": None,
+                    }
+                )
+
+    def withhold(self, load: float, stem: str, reason: str) -> None:
+        """The three quantiles of a latency, withheld."""
+        for p in (50, 95, 99):
+            self.add_figure(load, f"{stem}_p{p}_ms", "ms", None, reason=reason, method=None)
+
+    def add_work(self, load: float, achieved: float, good: float, tokens: float = 120.0) -> None:
+        """Throughput, goodput, good fraction, tokens and cost."""
+        n = int(load * 60) * 5 if math.isfinite(load) else 400
+        self.add_figure(load, "throughput_requests_per_s", "requests/s", achieved)
+        self.add_figure(load, "throughput_output_tokens_per_s", "tokens/s", achieved * tokens)
+        self.add_figure(load, "goodput_requests_per_s", "requests/s", achieved * good)
+        self.add_figure(
+            load, "good_fraction", "1", good, lo=max(good - 0.02, 0.0), hi=min(good + 0.01, 0.9999),
+            method="Clopper-Pearson on the effective n between runs (K=5)", n_eff=n * 0.7,
+        )  # fmt: skip
+        self.add_figure(load, "qualified_output_tokens_per_s", "tokens/s", achieved * good * tokens)
+        cost = 2.5 / 3600 * 1e6 / (achieved * good * tokens)
+        self.add_figure(load, "cost_per_million_qualified_tokens", "USD/Mtok", cost)
+
+    def add_outcomes(self, load: float, repeats: int, counts: dict[str, int], arm: str | None = None) -> None:
+        """Outcome counts per repeat in the measured phase, and some warm-up."""
+        for repeat in range(repeats):
+            for outcome, n in counts.items():
+                self.outcomes.append(
+                    {"load_value": load, "arm": arm, "repeat": repeat, "phase": "measure", "outcome": outcome, "n": n}
+                )
+            self.outcomes.append(
+                {"load_value": load, "arm": arm, "repeat": repeat, "phase": "warmup", "outcome": "ok", "n": 20}
+            )
+
+    def add_cdfs(
+        self, load: float, medians: dict[str, float], repeats: int, failed: int = 0, arm: str | None = None
+    ) -> None:
+        """A lognormal distribution per metric."""
+        rng = np.random.default_rng(int(load * 10) if math.isfinite(load) else 1)
+        n = max(int(load * 60) if math.isfinite(load) else 400, 30)
+        for metric, median in medians.items():
+            runs = []
+            for _ in range(repeats):
+                x = median * np.exp(rng.normal(0, 0.35, n))
+                if metric in {"ttft", "e2e"}:
+                    x[: failed // repeats] = np.inf
+                runs.append((x, np.ones(n, dtype=np.int64)))
+            cdf = empirical_cdf(LoadPoint(load, arm), metric, runs)
+            if cdf is not None:
+                self.cdfs.append(cdf)
+
+
+DEFINITIONS = (
+    Definition(
+        "ttft_p50_ms", "ms", "lower", "Median of first visible chunk − scheduled time, over all counted attempts.",
+        "MLPerf LoadGen", (("aiperf", "time_to_first_token"), ("vllm", "median_ttft_ms (from sent)")),
+    ),
+    Definition("good_fraction", "1", "higher", "Good ÷ counted attempts scheduled in the window.", "DistServe", ()),
+)  # fmt: skip
+
+MEDIANS = {"ttft": 80.0, "tpot": 11.0, "icl": 10.5, "e2e": 1500.0}
+
+
+def healthy() -> ReportData:
+    """Three valid, stable load points, K = 5, everything settled."""
+    sample = Sample()
+    for load, slow, good in ((2.0, 1.0, 0.995), (4.0, 1.15, 0.991), (8.0, 1.9, 0.942)):
+        sample.add_runs(load, 5)
+        for stem in STEMS:
+            median = {"ttft": 80, "ttft_service": 79, "tpot": 11, "icl": 10.5, "e2e": 1500, "client_lag": 0.05}[stem]
+            sample.add_latency(load, stem, median * (slow if stem != "client_lag" else 1))
+        sample.add_work(load, load * 0.995, good)
+        bad = round(load * 60 * (1 - good))
+        sample.add_outcomes(load, 5, {"ok": int(load * 60) - bad, "timeout": bad})
+        sample.add_cdfs(load, {k: v * slow for k, v in MEDIANS.items()}, 5, failed=bad)
+    sample.counts = [
+        {
+            "load_value": 2.0,
+            "arm": None,
+            "counted": 120,
+            "excluded": 1,
+            "vacuous": r,
+            "vacuous_unknown": 0,
+            "tokens_unknown": 0,
+        }
+        for r in (2, 1)
+    ]
+    return sample.data()
+
+
+def troubled(words: Sequence[str] = HOSTILE) -> ReportData:
+    """Every kind of trouble at once, with hostile names and error texts."""
+    sample = Sample()
+    sample.manifest["name"] = words[0]
+    sample.manifest["model"]["name"] = words[1]
+    sample.manifest["engine"]["name"] = words[2]
+    sample.manifest["topology"]["gpu"] = words[3]
+    sample.manifest["cost"]["currency"] = words[4]
+    sample.host = {"name": words[0], words[1]: words[5]}
+    few = "P99 not settled: n_eff·(1−p) = 2.3 < 10 in 5 of 5 runs"
+    sample.add_runs(2.0, 5, reasons=())
+    sample.add_runs(
+        4.0, 5, validity=lambda r: "INVALID" if r in (1, 3) else "VALID", lag_ms=4.7,
+        reasons=("client lag p99 5.17 ms > 5 ms", words[0]),
+    )  # fmt: skip
+    sample.add_runs(
+        8.0, 5, stability=lambda _: "unstable", reasons=("backlog grows by 1.9 [1.4, 2.3] attempts/s", words[1])
+    )
+    sample.add_runs(16.0, 5, status="interrupted", validity=lambda _: None, stability=lambda _: None)
+    sample.add_runs(32.0, 3, validity=lambda _: "INVALID", reasons=(words[5],))
+    for stem in ("ttft", "tpot", "icl", "e2e", "client_lag"):
+        sample.add_latency(2.0, stem, 80.0 if stem != "client_lag" else 0.05)
+        sample.add_latency(4.0, stem, 110.0 if stem != "client_lag" else 1.0, settled=False, hi=None, reason=few)
+        sample.withhold(8.0, stem, f"withheld: unstable {words[0]}")
+        for p in (50, 95, 99):
+            sample.add_figure(
+                16.0,
+                f"{stem}_p{p}_ms",
+                "ms",
+                None,
+                lo=700.0 + p,
+                reason=f"over 1 − p of the attempts failed {words[1]}",
+                settled=False,
+                method="approximate: ranks with n_eff, measured coverage ≈ 91 %",
+                n_eff=88.0,
+            )
+    sample.add_work(2.0, 1.99, 0.99)
+    sample.add_work(4.0, 3.9, 0.9)
+    for load in (8.0, 16.0):
+        sample.add_figure(load, "throughput_requests_per_s", "requests/s", load / 2)
+        sample.add_figure(
+            load,
+            "goodput_requests_per_s",
+            "requests/s",
+            0.0,
+            lo=None,
+            hi=0.2,
+            reason="no good attempt: upper bound only",
+        )
+        sample.add_figure(
+            load, "good_fraction", "1", 0.0, lo=None, hi=0.012, reason="no good attempt: upper bound only"
+        )
+        sample.add_figure(
+            load, "cost_per_million_qualified_tokens", "USD/Mtok", None, lo=91.2, settled=False,
+            reason="zero qualified tokens: lower bound only",
+        )  # fmt: skip
+    every = {str(outcome): 7 + 3 * i for i, outcome in enumerate(Outcome)}
+    sample.add_outcomes(2.0, 5, {"ok": 119, "unsent": 1})
+    sample.add_outcomes(4.0, 5, every)
+    sample.add_outcomes(8.0, 5, {"ok": 300, "timeout": 180, words[4]: 3})
+    sample.add_outcomes(16.0, 5, {"rejected": 960})
+    for word in words:
+        sample.errors.append(
+            {"load_value": 4.0, "arm": None, "outcome": "http_error", "http_status": 500, "error": word, "n": 12}
+        )
+    sample.errors.append(
+        {"load_value": 16.0, "arm": None, "outcome": "rejected", "http_status": math.nan, "error": None, "n": 4800}
+    )
+    sample.add_cdfs(2.0, MEDIANS, 5)
+    sample.add_cdfs(4.0, {k: v * 1.4 for k, v in MEDIANS.items()}, 5, failed=60)
+    sample.add_cdfs(8.0, {k: v * 9 for k, v in MEDIANS.items()}, 5, failed=200)
+    sample.definitions = [Definition(words[0], words[1], None, words[2], words[3], ((words[4], words[5]),))]
+    return sample.data()
+
+
+def lone() -> ReportData:
+    """One load point (all at once), one run, nothing streamed, no cost, a simulated system, few attempts."""
+    sample = Sample()
+    sample.manifest["cost"] = {"currency": "USD", "resources": []}
+    sample.manifest["slo"] = {}
+    sample.add_runs(math.inf, 1, origin="simulated")
+    one = "approximate: ranks with n_eff, measured coverage ≈ 91 % (K=1)"
+    for stem in ("ttft", "tpot", "icl"):
+        sample.withhold(math.inf, stem, "no streamed chunks")
+    sample.add_latency(
+        math.inf,
+        "e2e",
+        900.0,
+        method=one,
+        k=1,
+        n=40,
+        n_eff=31.0,
+        hi=None,
+        settled=False,
+        reason="n = 40 can't carry it",
+    )
+    sample.add_latency(math.inf, "client_lag", 0.04, method=one, k=1, n=40, n_eff=31.0)
+    sample.add_figure(
+        math.inf, "throughput_requests_per_s", "requests/s", 11.0, method="time blocks (K=1), approximate", k=1
+    )
+    sample.add_figure(
+        math.inf, "goodput_requests_per_s", "requests/s", 11.0, method="time blocks (K=1), approximate", k=1
+    )
+    sample.add_figure(
+        math.inf, "good_fraction", "1", 1.0, lo=0.9119, hi=None, reason="all good: lower bound only", k=1, n=40,
+        method="Clopper-Pearson on pooled n_eff, approximate (K=1)",
+    )  # fmt: skip
+    sample.add_figure(
+        math.inf, "cost_per_million_qualified_tokens", "USD/Mtok", None, reason="the manifest names no cost"
+    )
+    sample.add_outcomes(math.inf, 1, {"ok": 40})
+    sample.add_cdfs(math.inf, {"e2e": 900.0}, 1)
+    return sample.data()
+
+
+def all_failed() -> ReportData:
+    """Every attempt of every run failed: no value anywhere but counts."""
+    sample = Sample()
+    for load in (2.0, 4.0):
+        sample.add_runs(load, 2)
+        for stem in STEMS:
+            sample.withhold(load, stem, "every attempt failed")
+        sample.add_outcomes(load, 2, {"connect_error": int(load * 60)})
+        sample.add_figure(load, "good_fraction", "1", 0.0, lo=None, hi=0.03, reason="no good attempt", k=2)
+        sample.errors.append(
+            {
+                "load_value": load,
+                "arm": None,
+                "outcome": "connect_error",
+                "http_status": None,
+                "error": "connection refused",
+                "n": 240,
+            }
+        )
+    return sample.data()
+
+
+def arms() -> ReportData:
+    """Two arms of a closed loop, a judged quality, values over four decades."""
+    sample = Sample(mode="closed")
+    sample.manifest["quality"] = {"judge": "exact"}
+    for load in (1.0, 4.0, 16.0, 64.0):
+        for arm, factor in (("base", 1.0), ("candidate", 0.8)):
+            sample.add_runs(load, 5, arm=arm)
+            sample.add_latency(load, "ttft", 20 * factor * load**1.5, arm=arm)
+            sample.add_outcomes(load, 5, {"ok": 100}, arm=arm)
+            sample.add_cdfs(load, {"ttft": 20 * factor * load**1.5}, 5, arm=arm)
+    return sample.data()
+
+
+def empty() -> ReportData:
+    """A study whose first run never came to an end."""
+    return Sample().data()
+
+
+SAMPLES: dict[str, Callable[[], ReportData]] = {
+    "healthy": healthy,
+    "troubled": troubled,
+    "lone": lone,
+    "all_failed": all_failed,
+    "arms": arms,
+    "empty": empty,
+}

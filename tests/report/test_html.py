@@ -1,0 +1,123 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.report.pages import Page, injected
+from tests.report.sample import HOSTILE, SAMPLES, troubled
+from tfbench.core.errors import StorageError
+from tfbench.report import html_report, write_html
+from tfbench.report.escape import csp_hash, plain
+from tfbench.report.sections import sections
+
+
+@pytest.fixture(scope="module", params=SAMPLES)
+def page(request: pytest.FixtureRequest) -> tuple[str, Page, str]:
+    text = html_report(SAMPLES[request.param]())
+    return request.param, Page(text), text
+
+
+def test_fits_in_a_mail(page: tuple[str, Page, str]) -> None:
+    assert len(page[2].encode()) < 6_000_000
+
+
+def test_fetches_nothing_and_takes_no_outside_markup(page: tuple[str, Page, str]) -> None:
+    assert injected(page[1]) == []
+    assert [tag for tag, _ in page[1].elements if tag == "link"] == []
+    assert page[2].count("plotly.js v") == 1
+
+
+def test_only_its_own_two_scripts_may_run(page: tuple[str, Page, str]) -> None:
+    (policy,) = [
+        attrs["content"] or ""
+        for tag, attrs in page[1].elements
+        if tag == "meta" and attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    data, *running = page[1].scripts
+    assert data[0] == {"type": "application/json", "id": "drawings"}
+    assert len(running) == 2
+    (sources,) = re.findall(r"script-src ([^;]*)", policy)
+    assert sources.split() == [csp_hash(script) for _, script in running]
+    assert "default-src 'none'" in policy
+    assert "base-uri 'none'" in policy
+
+
+def test_every_drawing_has_its_place_its_data_and_its_caption(page: tuple[str, Page, str]) -> None:
+    name, parsed, _ = page
+    data = SAMPLES[name]()
+    wanted = [d for section in sections(data) for d in section.drawings]
+    given = json.loads(parsed.scripts[0][1])
+    drawn = [d.key for d in wanted if d.spec is not None]
+    assert parsed.attributes("data-drawing") == drawn
+    assert sorted(given["drawings"]) == sorted(drawn)
+    assert [i for i in parsed.attributes("id") if i.startswith("fig-")] == [f"fig-{d.key}" for d in wanted]
+    for drawing in wanted:
+        assert drawing.caption.replace("\u202e", "\ufffd") in parsed.text
+
+
+def test_ids_are_unique(page: tuple[str, Page, str]) -> None:
+    ids = page[1].attributes("id")
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("turn", range(len(HOSTILE)))
+def test_hostile_text_stays_text_wherever_it_stands(turn: int) -> None:
+    words = HOSTILE[turn:] + HOSTILE[:turn]
+    parsed = Page(html_report(troubled(words)))
+    assert injected(parsed) == []
+    assert len(parsed.scripts) == 3
+    for word in words:
+        assert (
+            plain(word)[:60] in " ".join(parsed.text.replace("\ufffd", " ").split("\n")) or plain(word) in parsed.text
+        )
+
+
+def test_a_healthy_report_answers_the_question_first() -> None:
+    text = " ".join(Page(html_report(SAMPLES["healthy"]())).text.split())
+    for piece in (
+        "15 of 15 runs VALID, 3 of 3 load points stable, K = 5.",
+        "quality not judged",
+        "SLO: TTFT ≤ 500 ms, TPOT ≤ 40 ms, ICL each P99 ≤ 100 ms",
+        "Highest goodput on a load point that is VALID and stable in every run: 8 req/s",
+        "7.50 requests/s",
+        "n = 2,400, K = 5; t on log of runs (K=5)",
+    ):
+        assert piece in text
+
+
+def test_trouble_is_told() -> None:
+    text = " ".join(Page(html_report(SAMPLES["troubled"]())).text.split())
+    for piece in (
+        "13 of 23 runs VALID, 5 INVALID",
+        "INVALID at 4, repeat 1, 3: client lag p99 5.17 ms > 5 ms",
+        "✗ 4.7 – 6.58 ms",
+        "≤ 5 ms",
+        "not settled",
+        "over 1 − p of the attempts failed",
+        "interrupted",
+    ):
+        assert piece in text
+
+
+def test_simulated_and_failed_studies_say_so() -> None:
+    assert "SIMULATED" in Page(html_report(SAMPLES["lone"]())).text
+    text = Page(html_report(SAMPLES["all_failed"]())).text
+    assert "every attempt failed" in text
+    assert "No headline figure" in text
+
+
+def test_every_figure_row_carries_n_k_and_method() -> None:
+    data = SAMPLES["healthy"]()
+    text = html_report(data)
+    table = text[text.index('<table class="all">') : text.index("</table>", text.index('<table class="all">'))]
+    assert table.count("<td>yes</td>") == len(data.figures)
+    assert table.count("t on log of runs (K=5)") + table.count("Clopper-Pearson") == len(data.figures)
+
+
+def test_write_html(tmp_path: Path) -> None:
+    path = write_html(SAMPLES["lone"](), tmp_path / "deep" / "report.html")
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="--html"):
+        write_html(SAMPLES["lone"](), tmp_path / "file" / "report.html")

@@ -1,0 +1,97 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.report.sample import SAMPLES
+from tfbench.report import print_summary, summary
+
+
+def printed(name: str, width: int) -> str:
+    out = io.StringIO()
+    print_summary(SAMPLES[name](), out, width)
+    return out.getvalue()
+
+
+def test_one_row_per_load_point_in_a_hundred_columns() -> None:
+    text = printed("healthy", 100)
+    assert text.count("TTFT P95") == 2, "one table, and the line that says how its columns came about"
+    for piece in ("1.99", "[1.91,2.07]", "187", "[174,200]", "99.5", "2.92", "VALID", "stable", "USD/Mtok"):
+        assert piece in text
+
+
+def test_wide_terminals_hold_value_and_interval_on_one_line() -> None:
+    assert "80.0 [77.6, 82.4]" in printed("healthy", 170)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("width", [170, 100, 80])
+def test_no_line_is_wider_than_the_terminal_and_no_cell_is_cut(name: str, width: int) -> None:
+    text = printed(name, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    table = text.split("\n\n")[1]
+    if name != "troubled":  # its currency is cut on purpose
+        assert "…" not in table
+
+
+def test_at_eighty_columns_every_figure_is_still_there() -> None:
+    text = printed("healthy", 80)
+    for piece in (
+        "[1.91, 2.07]",
+        "[77.6, 82.4]",
+        "[174, 200]",
+        "[10.7, 11.3]",
+        "[1.90, 2.06]",
+        "[97.5, 100.0]",
+        "0.772",
+    ):
+        assert piece in text
+
+
+def test_footers_state_n_k_method_and_quality() -> None:
+    text = " ".join(printed("healthy", 100).split())
+    assert "n = 600–2,400, K = 5 runs a load point. 95 % intervals: t on log of runs (K=5)." in text
+    assert "good: n = 600–2,400" in text
+    assert "quality not judged" in text
+    assert "vacuously (one output token or chunk, or unknown): 3 at 2" in text
+    assert "quality not judged" not in printed("arms", 100)
+
+
+def test_marks_are_explained() -> None:
+    text = " ".join(printed("troubled", 100).split())
+    for piece in (
+        "110?",
+        "≥ 750",
+        "≤ 0.200",
+        "? the sample's own value; n can't settle it: TTFT P50, TTFT P95, TPOT P50 at 4",
+        "zero qualified tokens: lower bound only",
+        "INVALID at 4, repeat 1, 3: client lag p99 5.17 ms > 5 ms",
+        "unstable at 8, repeat 0, 1, 2, 3, 4: backlog grows",
+        "4: 2 of 5 runs INVALID and left out of the figures",
+        "16: 5 interrupted of 5 runs",
+    ):
+        assert piece in text
+
+
+def test_simulated_is_marked() -> None:
+    assert "SIMULATED" in printed("lone", 100).splitlines()[2]
+    assert "SIMULATED" not in printed("healthy", 100)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_outside_text_cannot_steer_the_terminal(name: str) -> None:
+    out = io.StringIO()
+    Console(file=out, width=100, force_terminal=False, color_system=None).print(summary(SAMPLES[name](), 100))
+    assert not {c for c in out.getvalue() if ord(c) < 32 and c != "\n"}
+    assert "\u202e" not in out.getvalue()
+
+
+def test_markup_in_names_is_text() -> None:
+    from tests.report.sample import Sample
+
+    sample = Sample()
+    sample.manifest["name"] = "[bold red]x[/] \x1b[31m"
+    out = io.StringIO()
+    print_summary(sample.data(), out, 100)
+    assert "[bold red]x[/]" in out.getvalue()
+    assert "\x1b" not in out.getvalue()

@@ -1,0 +1,243 @@
+"""Opening a warehouse, and every way it can't be; studies, verdicts, queries."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.ledger.builder import MANIFEST, answer, write_run
+from tfbench.core.errors import StorageError, UsageError, WarehouseError
+from tfbench.warehouse import Warehouse, default_path
+from tfbench.warehouse.migrate import migrations
+
+TABLES = {
+    "studies": "study_id manifest_id workload_id system_id manifest created_ns tfbench_version host",
+    "runs": "run_id study_id manifest_id workload_id system_id mode load_value repeat order_index arm pair restart seed"
+    " schedule_sha256 cache_state status measure_start_ns measure_end_ns observed signals origin",
+    "attempts": "run_id attempt_id request_id task_id try role session_id turn tenant lora class phase host worker"
+    " connection_id new_connection stamp_source scheduled_ns dispatched_ns slot_ns connected_ns sent_ns first_byte_ns"
+    " end_ns outcome http_status error finish_reason prompt_tokens cached_tokens output_tokens reasoning_tokens"
+    " token_source quality prompt_sha256 output_sha256",
+    "streams": "run_id attempt_id t_ns user_ns kind tokens blur_ns",
+    "texts": "run_id attempt_id prompt output",
+    "raw": "run_id attempt_id bytes",
+    "server_events": "run_id request_id stage start_ns end_ns clock source attrs",
+    "samples": "run_id source series labels t_ns clock value",
+    "clock_anchors": "run_id host mono_ns real_ns width_ns",
+    "clock_links": "run_id clock_a clock_b t_ns offset_lo_ns offset_hi_ns",
+    "verdicts": "run_id ruleset kind verdict reasons",
+    "foreign_figures": "run_id lens name stat unit value lo hi n source",
+    "calibrations": "host t_ns figures",
+    "schema_migrations": "version name applied_ns",
+}
+"""The contract: names are fixed."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "w.duckdb"
+
+
+@pytest.fixture
+def warehouse(path: Path) -> Iterator[Warehouse]:
+    with Warehouse.open(path) as opened:
+        yield opened
+
+
+def test_tables_are_the_contract(warehouse: Warehouse) -> None:
+    rows = warehouse.con.execute(
+        "SELECT table_name, string_agg(column_name, ' ' ORDER BY column_index) FROM duckdb_columns()"
+        " WHERE NOT internal GROUP BY ALL"
+    ).fetchall()
+    assert dict(rows) == TABLES
+
+
+def test_json_columns_are_json(warehouse: Warehouse) -> None:
+    rows = warehouse.con.execute(
+        "SELECT table_name || '.' || column_name FROM duckdb_columns() WHERE data_type = 'JSON' ORDER BY ALL"
+    ).fetchall()
+    assert [name for (name,) in rows] == [
+        *("attempts.quality", "calibrations.figures", "runs.observed", "runs.signals", "samples.labels"),
+        *("server_events.attrs", "studies.host", "studies.manifest", "verdicts.reasons"),
+    ]
+
+
+def test_open_makes_the_folder_and_reopens(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b" / "w.duckdb"
+    Warehouse.open(deep).close()
+    with Warehouse.open(deep) as again:
+        versions = again.sql("SELECT version, name FROM schema_migrations ORDER BY version").to_dict("list")
+    steps = migrations()
+    assert versions == {"version": [step.version for step in steps], "name": [step.name for step in steps]}
+
+
+def test_two_readers_at_once(path: Path) -> None:
+    Warehouse.open(path).close()
+    with Warehouse.open(path, read_only=True) as one, Warehouse.open(path, read_only=True) as two:
+        assert one.studies().empty
+        assert two.studies().empty
+        with pytest.raises(UsageError, match="read-only"):
+            one.sql("DELETE FROM runs")
+
+
+def test_reading_one_that_is_not_there(path: Path) -> None:
+    with pytest.raises(WarehouseError, match=r"w\.duckdb: no warehouse there; `tfbench run` makes one"):
+        Warehouse.open(path, read_only=True)
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_database(path: Path) -> None:
+    path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(WarehouseError, match="not a DuckDB file"):
+        Warehouse.open(path)
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match="not a DuckDB file"):
+        Warehouse.open(tmp_path)
+
+
+def test_somebody_elses_database_is_left_alone(path: Path) -> None:
+    with duckdb.connect(path) as con:
+        con.execute("CREATE TABLE mine (a INTEGER)")
+    with pytest.raises(WarehouseError, match="not a tfbench warehouse"):
+        Warehouse.open(path)
+    with duckdb.connect(path) as con:
+        assert con.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("mine",)]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_newer_warehouse(path: Path, read_only: bool) -> None:
+    with Warehouse.open(path) as opened:
+        opened.con.execute("INSERT INTO schema_migrations VALUES (9999, 'future', 0)")
+    with pytest.raises(WarehouseError, match=r"version 9999 is newer .* upgrade tfbench"):
+        Warehouse.open(path, read_only=read_only)
+
+
+def test_an_older_warehouse_is_not_read_half(path: Path) -> None:
+    duckdb.connect(path).close()
+    with pytest.raises(WarehouseError, match="version 0 is older .* open it once for writing"):
+        Warehouse.open(path, read_only=True)
+    Warehouse.open(path).close()
+    Warehouse.open(path, read_only=True).close()
+
+
+_HOLDER = """
+import sys
+from pathlib import Path
+from tfbench.warehouse import Warehouse
+with Warehouse.open(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_warehouse_another_process_holds(path: Path, read_only: bool) -> None:
+    root = str(Path(__file__).parents[2])
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": root},
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(WarehouseError, match=f"locked by process {holder.pid}; wait for it") as told:
+            Warehouse.open(path, read_only=read_only)
+        assert "\n" not in str(told.value)
+        holder.communicate()
+    Warehouse.open(path, read_only=read_only).close()
+
+
+def test_open_in_this_process_in_another_mode(warehouse: Warehouse, path: Path) -> None:
+    with pytest.raises(WarehouseError, match="already open in this process"):
+        Warehouse.open(path, read_only=True)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"can't make the warehouse's folder"):
+        Warehouse.open(tmp_path / "file" / "w.duckdb")
+
+
+def test_default_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TFBENCH_WAREHOUSE", raising=False)
+    assert default_path() == Path("tfbench.duckdb")
+    monkeypatch.setenv("TFBENCH_WAREHOUSE", "")
+    assert default_path() == Path("tfbench.duckdb")
+    monkeypatch.setenv("TFBENCH_WAREHOUSE", "elsewhere/w.duckdb")
+    assert default_path() == Path("elsewhere/w.duckdb")
+
+
+def test_verdicts_are_stored_and_replaced(warehouse: Warehouse) -> None:
+    first = {"run_id": "r", "ruleset": "1", "kind": "validity", "verdict": "VALID", "reasons": []}
+    other = first | {"kind": "stability", "verdict": "stable"}
+    warehouse.add_verdicts([])
+    warehouse.add_verdicts([first, other])
+    warehouse.add_verdicts([first | {"verdict": "INVALID", "reasons": ["late", {"p99": 2.5}]}])
+    rows = warehouse.con.execute("SELECT kind, verdict, reasons FROM verdicts ORDER BY kind").fetchall()
+    assert [(kind, verdict, json.loads(reasons)) for kind, verdict, reasons in rows] == [
+        ("stability", "stable", []),
+        ("validity", "INVALID", ["late", {"p99": 2.5}]),
+    ]
+
+
+def _study(warehouse: Warehouse, folder: Path, study_id: str, name: str, created_ns: int, runs: int = 1) -> None:
+    for repeat in range(runs):
+        bundle = write_run(
+            folder,
+            [answer(1, 0)],
+            run_id=f"{study_id}-{repeat}",
+            study_id=study_id,
+            created_ns=created_ns,
+            repeat=repeat,
+            status="complete" if repeat == 0 else "interrupted",
+            load_value=float(2 + repeat),
+            manifest=MANIFEST | {"name": name},
+        )
+        warehouse.ingest(bundle)
+
+
+def test_studies(warehouse: Warehouse, tmp_path: Path) -> None:
+    assert list(warehouse.studies()["study_id"]) == []
+    _study(warehouse, tmp_path, "bb", "second", 2, runs=2)
+    _study(warehouse, tmp_path, "aa", "first", 1)
+    frame = warehouse.studies()
+    assert list(frame["study_id"]) == ["aa", "bb"]
+    assert list(frame["name"]) == ["first", "second"]
+    assert list(frame["runs"]) == [1, 2]
+    assert list(frame["complete_runs"]) == [1, 1]
+    assert [list(values) for values in frame["load_values"]] == [[2.0], [2.0, 3.0]]
+
+
+def test_resolve_study(warehouse: Warehouse, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no studies yet"):
+        warehouse.resolve_study("last")
+    _study(warehouse, tmp_path, "abc1", "chat", 1)
+    _study(warehouse, tmp_path, "abd2", "chat", 3)
+    _study(warehouse, tmp_path, "abc", "code", 2)
+    assert warehouse.resolve_study("last") == "abd2"
+    assert warehouse.resolve_study("abc") == "abc"  # an exact id, though abc1 begins with it
+    assert warehouse.resolve_study("abd") == "abd2"
+    assert warehouse.resolve_study("code") == "abc"
+    assert warehouse.resolve_study("chat") == "abd2"  # the newest of that name
+    with pytest.raises(UsageError, match="'ab' fits 3 studies: abd2, abc, abc1; give more"):
+        warehouse.resolve_study("ab")
+    for text in ("nope", ""):
+        with pytest.raises(UsageError, match=f"no study '{text}' in .* the newest are abd2"):
+            warehouse.resolve_study(text)
+
+
+def test_sql(warehouse: Warehouse) -> None:
+    assert warehouse.sql("SELECT 1 AS a UNION ALL SELECT NULL ORDER BY a").shape == (2, 1)
+    for query in ("SELECT nothing", "SELEC 1", "SELECT 1; SELECT * FROM nowhere", "SELECT CAST('x' AS INTEGER)"):
+        with pytest.raises(UsageError, match="^query: ") as told:
+            warehouse.sql(query)
+        assert "\n" not in str(told.value)

@@ -1,0 +1,44 @@
+"""What differs between two manifests, after their defaults are resolved."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES, freeze
+from tfbench.manifest.models import Manifest
+
+_SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.repeats")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that differs; None where a side has no such key.
+
+    `primary`: a variable of the system or the workload that an experimenter changes. Names, prices, storage, seeds,
+    repeats, and where and with which limits the endpoint is reached, are not.
+    """
+
+    path: str
+    a: Any
+    b: Any
+    primary: bool
+
+
+def diff(a: Manifest, b: Manifest) -> tuple[Difference, ...]:
+    """The differences between two manifests, in the manifest's own order; lists are compared whole."""
+    left, right = freeze(a).document, freeze(b).document
+    found = _walk((), left, right)
+    return tuple(Difference(".".join(path), x, y, _is_primary(path)) for path, x, y in found)
+
+
+def _walk(path: tuple[str, ...], a: Any, b: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
+    same_shape = isinstance(a, dict) and isinstance(b, dict) and a.get("dist") == b.get("dist")
+    if not same_shape:
+        return [] if a == b else [(path, a, b)]
+    keys = [*a, *(key for key in b if key not in a)]
+    return [item for key in keys for item in _walk((*path, key), a.get(key), b.get(key))]
+
+
+def _is_primary(path: tuple[str, ...]) -> bool:
+    text = ".".join(path)
+    secondary = any(text == name or text.startswith(f"{name}.") for name in _SECONDARY)
+    return path[0] in SYSTEM_TABLES + WORKLOAD_TABLES and not secondary

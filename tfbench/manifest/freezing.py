@@ -1,0 +1,68 @@
+"""Freezing a manifest: adapter defaults resolved, and the three ids that say what is the same."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfbench.core.jsonio import canonical_sha256
+from tfbench.core.version import MANIFEST_SCHEMA_VERSION
+from tfbench.manifest.adapters import AdapterProfile, adapter
+from tfbench.manifest.limits import MAX_SAFE_INT
+from tfbench.manifest.models import Manifest
+
+WORKLOAD_TABLES = ("workload", "sampling", "load", "slo", "quality", "accounting")
+SYSTEM_TABLES = ("model", "engine", "topology", "endpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A manifest with nothing left open.
+
+    `document` is plain JSON data that `parse_manifest` reads back to the same ids; header secrets are "env:NAME" in
+    it. Ids are sha256 over RFC 8785 JSON: `workload_id` of the same test (with the seed), `system_id` of the same
+    thing tested, `manifest_id` of everything, the name and schema_version included.
+    """
+
+    manifest: Manifest
+    manifest_id: str
+    workload_id: str
+    system_id: str
+    document: dict[str, Any]
+
+
+def freeze(manifest: Manifest) -> Frozen:
+    """`manifest` with its adapter's defaults filled in, its document and its ids."""
+    resolved = _resolve(manifest, adapter(manifest.endpoint.adapter))
+    document: dict[str, Any] = {
+        "schema_version": MANIFEST_SCHEMA_VERSION,
+        **_tidy(resolved.model_dump(mode="json")),
+    }
+    return Frozen(
+        manifest=resolved,
+        manifest_id=canonical_sha256(document),
+        workload_id=canonical_sha256({table: document[table] for table in WORKLOAD_TABLES}),
+        system_id=canonical_sha256({table: document[table] for table in SYSTEM_TABLES}),
+        document=document,
+    )
+
+
+def _resolve(manifest: Manifest, profile: AdapterProfile) -> Manifest:
+    endpoint, sampling, accounting = manifest.endpoint, manifest.sampling, manifest.accounting
+    if endpoint.dialect is None:
+        endpoint = endpoint.model_copy(update={"dialect": profile.dialect})
+    if sampling.ignore_eos is None:
+        sampling = sampling.model_copy(update={"ignore_eos": profile.ignore_eos})
+    if not accounting.model_fields_set & {"bad", "excluded"}:
+        accounting = accounting.model_copy(update={"bad": profile.bad, "excluded": profile.excluded})
+    update = {"endpoint": endpoint, "sampling": sampling, "accounting": accounting}
+    return manifest.model_copy(update=update)
+
+
+def _tidy(value: Any) -> Any:
+    """Whole floats as ints, as RFC 8785 prints them: the document then reads the same in every JSON library."""
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE_INT:
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _tidy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    return value

@@ -1,0 +1,138 @@
+"""The `[load]` table: how requests arrive, for how long, how often repeated."""
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from tfbench.core.kinds import Mode
+from tfbench.manifest.base import Count, NonNegative, Positive, Table, Whole, refusal
+from tfbench.manifest.dists import Seconds
+from tfbench.manifest.limits import MAX_ARRIVALS, MAX_RUN_S, MAX_RUNS, MAX_USERS
+
+
+def _rate(value: Any) -> Any:
+    return math.inf if value == "inf" else value
+
+
+# JSON has no infinity, so an all-at-once rate is the text "inf" in a frozen manifest.
+Rate = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=True),
+    BeforeValidator(_rate),
+    PlainSerializer(lambda rate: "inf" if math.isinf(rate) else rate),
+]
+_Users = Annotated[Count, Field(le=MAX_USERS)]
+
+
+class Load(Table):
+    """Open loop: `rates` in requests per second. Closed loop: `concurrency` in users, `think_s` between turns.
+
+    `open_capped` is an open loop with at most `max_in_flight` requests at once; the wait for a slot is recorded.
+    Gamma gaps have shape = `burstiness` and scale = 1/(rate·burstiness): below 1 burstier than Poisson, above 1
+    smoother. A run ends after `duration_s` of measuring or `count` measured requests. A rate `inf` sends `count`
+    requests at once.
+    """
+
+    mode: Annotated[Mode, Field(strict=False)] = Field(Mode.OPEN, examples=['"open"'])
+    process: Literal["poisson", "gamma", "constant"] | None = Field(None, examples=['"poisson"'])
+    burstiness: Annotated[float, Field(ge=0.01, le=1000)] | None = Field(None, examples=["0.5"])
+    rates: Annotated[tuple[Rate, ...], Field(strict=False, min_length=1)] | None = Field(None, examples=["[2, 4, 8]"])
+    concurrency: Annotated[tuple[_Users, ...], Field(strict=False, min_length=1)] | None = Field(
+        None, examples=["[1, 4, 16]"]
+    )
+    max_in_flight: _Users | None = Field(None, examples=["64"])
+    think_s: Seconds = Field(0.0, examples=["0.5"])
+    duration_s: Annotated[Positive, Field(le=MAX_RUN_S)] | None = Field(None, examples=["60"])
+    count: Annotated[Count, Field(le=MAX_ARRIVALS)] | None = Field(None, examples=["4000"])
+    warmup_s: Annotated[NonNegative, Field(le=MAX_RUN_S)] = Field(10.0, examples=["10"])
+    drain_s: Annotated[NonNegative, Field(le=MAX_RUN_S)] = Field(30.0, examples=["30"])
+    repeats: Count = Field(5, examples=["5"])
+    seed: Annotated[Whole, Field(ge=0)] = Field(0, examples=["7"])
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """The load points: rates, or concurrencies."""
+        return tuple(float(point) for point in self.rates or self.concurrency or ())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        """Defaults that depend on other keys."""
+        if not isinstance(data, dict):
+            return data
+        filled = {key: value for key, value in data.items() if value is not None}
+        closed = filled.get("mode") == "closed"
+        if "rates" not in filled and "concurrency" not in filled:
+            filled["concurrency" if closed else "rates"] = [1]
+        if not closed:
+            filled.setdefault("process", "poisson")
+        if filled.get("process") == "gamma":
+            filled.setdefault("burstiness", 1.0)
+        elif filled.get("process") == "poisson" and filled.get("burstiness") == 1:
+            del filled["burstiness"]
+        if "count" not in filled:
+            filled.setdefault("duration_s", 60.0)
+        rates = filled.get("rates")
+        if isinstance(rates, list | tuple) and any(rate in (math.inf, "inf") for rate in rates):
+            filled.setdefault("warmup_s", 0.0)
+        return filled
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._check_mode()
+        if self.duration_s is not None and self.count is not None:
+            raise refusal("stands beside duration_s; keep one of them (a run ends by time or by count)", "count")
+        for key, points in (("rates", self.rates), ("concurrency", self.concurrency)):
+            doubles = [point for point in points or () if (points or ()).count(point) > 1]
+            if doubles:
+                raise refusal(f"has {doubles[0]:g} twice; repetition is what load.repeats is for", key)
+        if len(self.points) * self.repeats > MAX_RUNS:
+            runs = f"{len(self.points)} load points × {self.repeats} repeats"
+            raise refusal(f"{runs} is over the limit of {MAX_RUNS:,} runs; lower it", "repeats")
+        for rate in self.rates or ():
+            self._check_rate(rate)
+        return self
+
+    def _check_mode(self) -> None:
+        closed = self.mode is Mode.CLOSED
+        given = {key: getattr(self, key) is not None for key in ("rates", "concurrency", "process", "burstiness")}
+        if closed and given["rates"]:
+            raise refusal('belongs to an open loop; give concurrency, or mode = "open"', "rates")
+        if closed and (given["process"] or given["burstiness"]):
+            key = "process" if given["process"] else "burstiness"
+            raise refusal("belongs to an open loop; a closed loop has think_s instead; remove it", key)
+        if not closed and given["concurrency"]:
+            raise refusal('belongs to a closed loop; give rates, or mode = "closed"', "concurrency")
+        if not closed and self.think_s != 0:
+            raise refusal('belongs to a closed loop; remove it, or set mode = "closed"', "think_s")
+        if given["burstiness"] and self.process != "gamma":
+            raise refusal(f'has no meaning with process = "{self.process}"; set process = "gamma"', "burstiness")
+        if self.mode is Mode.OPEN_CAPPED and self.max_in_flight is None:
+            raise refusal('is required with mode = "open_capped"; for example max_in_flight = 64', "max_in_flight")
+        if self.mode is not Mode.OPEN_CAPPED and self.max_in_flight is not None:
+            raise refusal('needs mode = "open_capped"; set it, or remove max_in_flight', "max_in_flight")
+
+    def _check_rate(self, rate: float) -> None:
+        if math.isinf(rate):
+            if self.count is None:
+                raise refusal("inf sends everything at once and needs count instead of duration_s", "rates")
+            if self.warmup_s > 0:
+                raise refusal("must be 0 with a rate of inf, which has no warm-up", "warmup_s")
+            return
+        if self.count is None:
+            measured = self.duration_s or 0.0
+            seconds = self.warmup_s + measured + self.drain_s
+            arrivals = rate * seconds
+            if rate * measured < 1:
+                text = f"{rate:,.12g} req/s × {measured:g} s expects less than one request; raise rates or duration_s"
+                raise refusal(text, "rates")
+        else:
+            seconds = self.warmup_s + self.count / rate + self.drain_s
+            arrivals = rate * self.warmup_s + self.count
+        if arrivals > MAX_ARRIVALS:
+            text = f"{rate:,.12g} req/s makes {arrivals:,.0f} scheduled arrivals, over the limit of {MAX_ARRIVALS:,}"
+            raise refusal(f"{text}; lower rates, duration_s or count", "rates")
+        if seconds > MAX_RUN_S:
+            text = f"{rate:,.12g} req/s makes a run of {seconds:,.0f} s, over the limit of {MAX_RUN_S:,.0f}"
+            raise refusal(f"{text}; raise rates, or lower duration_s or count", "rates")

@@ -1,0 +1,286 @@
+"""The manifest: one frozen model per table, with the issue's key names, defaults and bounds.
+
+A model that exists is valid on its own. What depends on the adapter (dialect, ignore_eos, accounting) stays unset
+here and is filled in by `freeze`.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+
+from tfbench.core.kinds import Outcome
+from tfbench.manifest.base import Count, NonNegative, Positive, Table, Text, Whole, refusal
+from tfbench.manifest.dists import TAG, Empirical, Tokens
+from tfbench.manifest.limits import MAX_SAFE_INT, MAX_TOKENS
+from tfbench.manifest.load import Load
+from tfbench.manifest.secrets import clean_url, header_problem, secret_in_args
+
+DEFAULT_BAD = tuple(outcome for outcome in Outcome if outcome not in (Outcome.OK, Outcome.CANCELLED))
+DEFAULT_EXCLUDED = (Outcome.CANCELLED,)
+
+_Texts = Annotated[tuple[Text, ...], Field(strict=False, max_length=10_000)]
+_Outcomes = Annotated[tuple[Annotated[Outcome, Field(strict=False)], ...], Field(strict=False)]
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Model(Table):
+    """Which weights are served, and in which precisions (weights, activations, KV cache)."""
+
+    name: Text = Field(examples=['"llama-3.1-8b"'])
+    revision: Text | None = Field(None, examples=['"main"'])
+    tokenizer: Text | None = Field(None, examples=['"meta-llama/Llama-3.1-8B-Instruct"'])
+    chat_template_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="64 lower-case hex digits"
+    )
+    weights: Text | None = Field(None, examples=['"bf16"'])
+    activations: Text | None = Field(None, examples=['"bf16"'])
+    kv: Text | None = Field(None, examples=['"fp8"'])
+    lora: _Texts = Field((), examples=['["adapter-a"]'])
+
+
+def _check_args(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        if not all(isinstance(arg, str) for arg in value):
+            raise refusal('must be a list of texts; for example ["--max-num-seqs=8"]')
+        value = tuple(value)
+    elif isinstance(value, dict):
+        for key, arg in value.items():
+            if not isinstance(key, str) or not isinstance(arg, str | int | float):
+                raise refusal("must be a text, a number, true or false", str(key))
+            if not isinstance(arg, str) and not abs(arg) <= MAX_SAFE_INT:
+                raise refusal("is too large a number; write it as text, in quotes", key)
+    else:
+        raise refusal('must be a list of texts or a table; for example ["--max-num-seqs=8"] or { max-num-seqs = 8 }')
+    secret = secret_in_args(value)
+    if secret is not None:
+        raise refusal(f'"{secret}" holds a literal secret; leave it out or write "env:NAME"')
+    return value
+
+
+class Engine(Table):
+    """What serves the model. `args` is its command line, as a list or as a table of flags."""
+
+    name: Text | None = Field(None, examples=['"vllm"'])
+    version: Text | None = Field(None, examples=['"0.32.0"'])
+    commit: Text | None = Field(None, examples=['"dbd26210"'])
+    image_digest: Text | None = Field(None, examples=['"sha256:…"'])
+    args: Annotated[tuple[str, ...] | dict[str, str | bool | int | float], BeforeValidator(_check_args)] = Field(
+        (), examples=['["--max-num-seqs=8"]']
+    )
+
+
+class Topology(Table):
+    """What it runs on. Unknown stays unset."""
+
+    gpu: Text | None = Field(None, examples=['"H100-SXM"'])
+    gpus: Annotated[Whole, Field(ge=0)] | None = Field(None, examples=["8"])
+    nodes: Count | None = Field(None, examples=["1"])
+    tp: Count | None = Field(None, examples=["8"])
+    pp: Count | None = Field(None, examples=["1"])
+    ep: Count | None = Field(None, examples=["1"])
+    dp: Count | None = Field(None, examples=["1"])
+    roles: dict[str, Count] = Field({}, examples=["{ prefill = 2, decode = 1 }"])
+    interconnect: Text | None = Field(None, examples=['"nvlink"'])
+    power_cap_w: Positive | None = Field(None, examples=["700"])
+
+
+class Timeouts(Table):
+    """Limits of one attempt in seconds: connecting, sent to first byte, silence within a stream, the whole attempt."""
+
+    connect_s: Positive = Field(5.0, examples=["5"])
+    first_byte_s: Positive = Field(60.0, examples=["60"])
+    idle_s: Positive = Field(30.0, examples=["30"])
+    total_s: Positive = Field(600.0, examples=["600"])
+
+
+def _check_url(value: str) -> str:
+    try:
+        return clean_url(value)
+    except ValueError as error:
+        raise refusal(str(error)) from None
+
+
+def _check_headers(value: dict[str, str]) -> dict[str, str]:
+    seen: set[str] = set()
+    for name, text in value.items():
+        problem = header_problem(name, text)
+        if name.lower() in seen:
+            problem = "is given twice; header names ignore case"
+        if problem is not None:
+            raise refusal(problem, name)
+        seen.add(name.lower())
+    return value
+
+
+class Endpoint(Table):
+    """Where requests go and how they are spoken. `url` ends in /v1; header secrets are "env:NAME"."""
+
+    adapter: Text = Field("openai", examples=['"vllm"'])
+    url: Annotated[Text, AfterValidator(_check_url)] | None = Field(None, examples=['"http://127.0.0.1:8000/v1"'])
+    dialect: Literal["openai_chat", "openai_completions"] | None = Field(None, examples=['"openai_chat"'])
+    headers: Annotated[dict[str, str], AfterValidator(_check_headers)] = Field(
+        {}, examples=['{ Authorization = "env:API_KEY" }']
+    )
+    stream: bool = Field(True, examples=["true"])
+    timeouts: Timeouts = Timeouts()
+
+
+class Sampling(Table):
+    """What each request asks for. Unset values are not sent; `ignore_eos` unset means the adapter's default."""
+
+    temperature: NonNegative | None = Field(0.0, examples=["0"])
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(None, examples=["0.95"])
+    seed: Annotated[Whole, Field(ge=0)] | None = Field(None, examples=["1"])
+    max_tokens: Annotated[Count, Field(le=MAX_TOKENS)] | None = Field(None, examples=["512"])
+    stop: Annotated[tuple[Text, ...], Field(strict=False, max_length=16)] = Field((), examples=['["###"]'])
+    ignore_eos: bool | None = Field(None, examples=["true"])
+
+
+class Workload(Table):
+    """What is sent: token counts of prompts and answers. With `pairs` the input carries the output's counts too."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    input_tokens: Tokens = Field(512, examples=["512", '{ dist = "lognormal", mean = 512, cv = 0.8, max = 4096 }'])
+    output_tokens: Tokens | None = Field(None, examples=["128"])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("output_tokens") is not None:
+            return data
+        source = data.get("input_tokens")
+        pairs = source.get("pairs") if isinstance(source, dict) else getattr(source, "pairs", None)
+        return data if pairs is not None else {**data, "output_tokens": 128}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if isinstance(self.input_tokens, Empirical) and self.input_tokens.pairs is not None:
+            if self.output_tokens is not None:
+                raise refusal("is already given by input_tokens.pairs; remove it", "output_tokens")
+        elif isinstance(self.output_tokens, Empirical) and self.output_tokens.pairs is not None:
+            raise refusal("pairs belong to input_tokens, which then carries both; move them there", "output_tokens")
+        return self
+
+
+_PERCENTILE = re.compile(r"p(?!0+(\.0+)?$)\d{1,2}(\.\d+)?")
+
+
+def _limit(value: Any) -> Any:
+    # { max = x } and x are the same limit and must hash alike.
+    if isinstance(value, dict) and set(value) == {"max"}:
+        return value["max"]
+    if isinstance(value, dict):
+        raise refusal("must be milliseconds or { max = milliseconds }; for example 500")
+    return value
+
+
+def _gap_limit(value: Any) -> Any:
+    if not isinstance(value, dict) or set(value) == {"max"}:
+        return _limit(value)
+    if len(value) != 1 or not all(isinstance(key, str) and _PERCENTILE.fullmatch(key) for key in value):
+        raise refusal("must be one of milliseconds, { max = … } or a percentile; for example { p99 = 100 }")
+    [(key, number)] = value.items()
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= MAX_SAFE_INT:
+        raise refusal("must be milliseconds above 0; for example { p99 = 100 }", key)
+    return {key: float(number)}
+
+
+def _gap_tag(value: Any) -> str | None:
+    return f"{TAG}percentile" if isinstance(value, dict) else f"{TAG}number"
+
+
+_Limit = Annotated[Positive | None, BeforeValidator(_limit)]
+_GapLimit = Annotated[
+    Annotated[Positive, Tag("@number")] | Annotated[dict[str, float], Tag("@percentile")],
+    Discriminator(_gap_tag),
+    BeforeValidator(_gap_limit),
+]
+
+
+class Slo(Table):
+    """Limits in milliseconds that make an attempt good. A plain number and { max = … } mean the same.
+
+    `icl_ms` bounds the gaps between an attempt's output chunks: their maximum, or a percentile as { p99 = … }.
+    """
+
+    ttft_ms: _Limit = Field(None, examples=["500"])
+    tpot_ms: _Limit = Field(None, examples=["50"])
+    icl_ms: _GapLimit | None = Field(None, examples=["{ p99 = 100 }"])
+    e2e_ms: _Limit = Field(None, examples=["10000"])
+
+
+class Quality(Table):
+    """Who judges the output's text."""
+
+    judge: Literal["none"] = Field("none", examples=['"none"'])
+
+
+class Accounting(Table):
+    """What a unit of work is, and which outcomes count against the system (bad) or not at all (excluded)."""
+
+    unit: Literal["attempt", "task"] = Field("attempt", examples=['"attempt"'])
+    bad: _Outcomes = Field(DEFAULT_BAD, examples=['["timeout", "rejected", …]'])
+    excluded: _Outcomes = Field(DEFAULT_EXCLUDED, examples=['["cancelled"]'])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for outcome in Outcome:
+            name = f'"{outcome.value}"'
+            times = self.bad.count(outcome) + self.excluded.count(outcome)
+            if outcome is Outcome.OK and times:
+                raise refusal(f"{name} is neither bad nor excluded; remove it", _where(outcome, self.excluded))
+            if outcome in (Outcome.UNFINISHED, Outcome.UNSENT) and outcome in self.excluded:
+                raise refusal(f"{name} can't be excluded, or a stall would look well; move it to bad", "excluded")
+            if outcome is not Outcome.OK and times == 0:
+                raise refusal(f"{name} is in neither bad nor excluded; add it to one of them")
+            if times > 1:
+                raise refusal(f"{name} is listed {times} times in bad and excluded; keep it in exactly one of them")
+        return self
+
+
+def _where(outcome: Outcome, excluded: tuple[Outcome, ...]) -> str:
+    return "excluded" if outcome in excluded else "bad"
+
+
+class Resource(Table):
+    """One thing that is paid for while the system serves."""
+
+    name: Text = Field(examples=['"H100"'])
+    hourly: NonNegative = Field(examples=["2.5"])
+    count: Positive = Field(1.0, examples=["1"])
+
+
+class Cost(Table):
+    """Prices per hour of everything the system occupies."""
+
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = Field(
+        "USD", description="three capital letters", examples=['"USD"']
+    )
+    resources: Annotated[tuple[Resource, ...], Field(strict=False)] = Field(
+        (), examples=['[{ name = "H100", hourly = 2.5, count = 1 }]']
+    )
+
+
+class Storage(Table):
+    """What is kept beside the facts: `text` keeps prompts and outputs."""
+
+    text: bool = Field(False, examples=["false"])
+
+
+class Manifest(Table):
+    """The whole contract of a study. Only `model.name` and, to run it, `endpoint.url` have no default."""
+
+    name: _Name = Field("manifest", description="a line of text", examples=['"chat-8b"'])
+    model: Model
+    engine: Engine = Engine()
+    topology: Topology = Topology()
+    endpoint: Endpoint = Endpoint()
+    sampling: Sampling = Sampling()
+    workload: Workload = Workload.model_validate({})
+    load: Load = Load.model_validate({})
+    slo: Slo = Slo()
+    quality: Quality = Quality()
+    accounting: Accounting = Accounting()
+    cost: Cost = Cost()
+    storage: Storage = Storage()

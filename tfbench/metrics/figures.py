@@ -1,0 +1,210 @@
+"""Every figure of a study, by load point and arm with its interval, and by run."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from tfbench.metrics.definitions import FIGURES, FigureDef
+from tfbench.metrics.facts import Facts, RunWindow, study_facts
+from tfbench.metrics.samples import Events, attempt_flags, attempt_gaps, attempt_values, ended
+from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
+from tfbench.stats.interval import Interval
+from tfbench.stats.quantile import sample_quantile
+from tfbench.stats.ratio import RatioRun
+
+_SECONDS_PER_HOUR = 3600
+_PER_MILLION = 1e6
+_NO_RESOURCES = "no [cost] resources in the manifest"
+_NO_WINDOW = "the run has no window"
+_NO_RUN = "no complete run"
+_READERS: Mapping[str, Callable[[Facts, str], Sequence[Any]]] = {
+    "quantile": attempt_values,
+    "chunk_quantile": attempt_gaps,
+    "fraction": attempt_flags,
+    "rate": ended,
+    "cost": ended,
+}
+_FIGURE_COLUMNS = (
+    *("load_value", "arm", "figure", "unit", "direction", "value", "lo", "hi", "level"),
+    *("method", "n", "n_eff", "k", "settled", "reason"),
+)
+_RUN_COLUMNS = (
+    *("run_id", "load_value", "arm", "repeat", "order_index", "status"),
+    *("figure", "unit", "direction", "value", "n", "reason"),
+)
+_NULLABLE = frozenset({"arm", "direction", "value", "lo", "hi", "n_eff", "reason", "order_index"})
+
+Drawn = Mapping[str, Sequence[Any]]
+"""What each SQL text gave, one entry a run: float arrays, `Clusters`, `Flags` or `Events`, by the figure's kind."""
+
+
+def figures(
+    con: duckdb.DuckDBPyConnection, study_id: str, *, run_ids: Sequence[str] | None = None, level: float = 0.95
+) -> pd.DataFrame:
+    """One row per load point × arm × figure, over the complete runs of a study.
+
+    Columns: load_value, arm, figure, unit, direction, value, lo, hi, level, method, n, n_eff, k, settled, reason. An
+    unknown value or bound is None, never NaN, infinite or 0; `reason` says why. `load_value` is +inf for all at once.
+    `run_ids` keeps only the runs it names (say, those judged valid). Raises UsageError for no such study.
+    """
+    rows = []
+    with study_facts(con, study_id, run_ids) as facts:
+        drawn = _draw(facts)
+        for point in dict.fromkeys(run.point for run in facts.runs):
+            runs = [run for run in facts.runs if run.point == point and run.status == "complete"]
+            for figure in FIGURES.values():
+                interval = _interval(figure, facts, drawn, runs, level)
+                head = {"load_value": point[0], "arm": point[1], **_head(figure, facts)}
+                rows.append(head | dataclasses.asdict(interval))
+    return _frame(rows, _FIGURE_COLUMNS)
+
+
+def run_figures(con: duckdb.DuckDBPyConnection, study_id: str) -> pd.DataFrame:
+    """One row per run × figure, of every run whatever its status.
+
+    Columns: run_id, load_value, arm, repeat, order_index, status, figure, unit, direction, value, n, reason. An unknown
+    or infinite value is None with a reason. Raises UsageError for no such study.
+    """
+    rows = []
+    with study_facts(con, study_id) as facts:
+        drawn = _draw(facts)
+        for run in facts.runs:
+            head = {name: getattr(run, name) for name in _RUN_COLUMNS[:6]}
+            for figure in FIGURES.values():
+                value, n, reason = _run_value(figure, facts, drawn, run)
+                rows.append(head | _head(figure, facts) | {"value": value, "n": n, "reason": reason})
+    return _frame(rows, _RUN_COLUMNS)
+
+
+def _draw(facts: Facts) -> Drawn:
+    queries = {figure.sql: _READERS[figure.kind] for figure in FIGURES.values()}
+    queries |= {figure.size_sql: ended for figure in FIGURES.values() if figure.size_sql is not None}
+    return {sql: reader(facts, sql) for sql, reader in queries.items()}
+
+
+def _head(figure: FigureDef, facts: Facts) -> dict[str, Any]:
+    unit = figure.unit.replace("currency", facts.currency)
+    return {"figure": figure.name, "unit": unit, "direction": figure.direction}
+
+
+def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    # Object columns, because a float column would turn None into NaN.
+    return pd.DataFrame(
+        {
+            name: pd.Series([row[name] for row in rows], dtype=object if name in _NULLABLE or not rows else None)
+            for name in columns
+        }
+    )
+
+
+def _interval(figure: FigureDef, facts: Facts, drawn: Drawn, runs: Sequence[RunWindow], level: float) -> Interval:
+    if not runs:
+        return _nothing(_NO_RUN, level)
+    samples = [drawn[figure.sql][run.index] for run in runs]
+    if figure.kind in {"rate", "cost"}:
+        return _ratio(figure, facts, drawn, runs, samples, level)
+    if figure.kind == "fraction":
+        interval = combine_fraction(
+            [flags.value for flags in samples], score=[flags.score for flags in samples], level=level
+        )
+    elif figure.kind == "chunk_quantile":
+        interval = combine_chunk_quantile(samples, _p(figure), level=level)
+    else:
+        interval = combine_quantile(samples, _p(figure), level=level)
+    return interval if interval.n else dataclasses.replace(interval, reason=figure.empty)
+
+
+def _ratio(
+    figure: FigureDef,
+    facts: Facts,
+    drawn: Drawn,
+    runs: Sequence[RunWindow],
+    samples: Sequence[Events],
+    level: float,
+) -> Interval:
+    if figure.kind == "cost" and facts.cost_per_hour is None:
+        return _nothing(_NO_RESOURCES, level)
+    size = _event_size(figure, drawn, runs)
+    pairs = [
+        _ratio_run(figure, run.start_ns, run.end_ns, events, size)
+        for run, events in zip(runs, samples, strict=True)
+        if run.start_ns is not None and run.end_ns is not None and run.start_ns < run.end_ns
+    ]
+    if not pairs:
+        return _nothing(_NO_WINDOW, level)
+    interval = combine_ratio(pairs, scale=_scale(figure, facts), level=level)
+    unknown = sum(events.unknown for events in samples)
+    if not unknown:
+        return interval
+    reason = f"tokens unknown for {unknown} of {unknown + interval.n} attempts: the known ones give a bound only"
+    open_side: dict[str, Any] = {"lo": None} if figure.kind == "cost" else {"hi": None}
+    return dataclasses.replace(interval, value=None, settled=False, reason=reason, **open_side)
+
+
+def _ratio_run(figure: FigureDef, start_ns: int, end_ns: int, events: Events, size: float | None) -> RatioRun:
+    num, den = (None, events.value) if figure.kind == "cost" else (events.value, None)
+    return RatioRun(start_ns, end_ns, events.end_ns, num, den, size)
+
+
+def _event_size(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> float | None:
+    if figure.size_sql is None:
+        return 1.0
+    values = np.concatenate([drawn[figure.size_sql][run.index].value for run in runs])
+    return float(values.mean()) if values.size and values.any() else None
+
+
+def _scale(figure: FigureDef, facts: Facts) -> float:
+    if figure.kind == "cost" and facts.cost_per_hour is not None:
+        return facts.cost_per_hour / _SECONDS_PER_HOUR * _PER_MILLION
+    return 1.0
+
+
+def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) -> tuple[float | None, int, str | None]:
+    sample = drawn[figure.sql][run.index]
+    if figure.kind in {"rate", "cost"}:
+        return _run_ratio(figure, facts, run, sample)
+    if figure.kind == "fraction":
+        n = int(sample.value.size)
+        return (float(sample.value.mean()), n, None) if n else (None, 0, figure.empty)
+    values = sample.values if figure.kind == "chunk_quantile" else sample
+    n = int(values.size)
+    if not n:
+        return None, 0, figure.empty
+    value = float(sample_quantile(values, _p(figure)))
+    if math.isfinite(value):
+        return value, n, None
+    lost = int(np.count_nonzero(np.isinf(values)))
+    return None, n, f"{lost} of {n} never came: the quantile lies among them"
+
+
+def _run_ratio(figure: FigureDef, facts: Facts, run: RunWindow, events: Events) -> tuple[float | None, int, str | None]:
+    n = int(events.value.size)
+    if figure.kind == "cost" and facts.cost_per_hour is None:
+        return None, n, _NO_RESOURCES
+    if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
+        return None, n, _NO_WINDOW
+    if events.unknown:
+        return None, n, f"tokens unknown for {events.unknown} of {events.unknown + n} attempts"
+    window_s, amount = (run.end_ns - run.start_ns) / 1e9, float(events.value.sum())
+    if figure.kind == "rate":
+        return amount / window_s, n, None
+    if amount == 0:
+        return None, n, "no qualified tokens: the cost of one has no upper bound"
+    return _scale(figure, facts) * window_s / amount, n, None
+
+
+def _nothing(reason: str, level: float) -> Interval:
+    return Interval(
+        value=None, lo=None, hi=None, level=level, method="none", n=0, n_eff=None, k=0, settled=False, reason=reason
+    )
+
+
+def _p(figure: FigureDef) -> float:
+    if figure.p is None:
+        raise ValueError(f"{figure.name}: a quantile without p")
+    return figure.p

@@ -1,0 +1,94 @@
+"""Requests and non-streamed responses of the OpenAI dialects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from tfbench.core.kinds import ChunkKind
+from tfbench.protocol.facts import BodyResult
+from tfbench.protocol.faults import describe_bytes, find_error
+from tfbench.protocol.jsonread import loads
+from tfbench.protocol.openai_fields import in_order, read_choice, read_finish, read_name, read_usage
+
+
+def encode_request(
+    prompt: Mapping[str, Any],
+    *,
+    model: str,
+    max_tokens: int | None,
+    stream: bool,
+    include_usage: bool,
+    sampling: Mapping[str, Any],
+) -> bytes:
+    """A request's JSON: `prompt` holds the dialect's own prompt fields.
+
+    `sampling` fields that are None are left out, and none can replace a field set here. Raises
+    TypeError for what has no JSON form (a lone surrogate, an integer past 64 bits).
+    """
+    body: dict[str, Any] = {key: value for key, value in sampling.items() if value is not None}
+    body |= prompt
+    body["model"] = model
+    if max_tokens is not None:
+        body["max_tokens"] = max_tokens
+    body["stream"] = stream
+    if stream and include_usage:
+        body["stream_options"] = {"include_usage": True}
+    return orjson.dumps(body)
+
+
+def decode_body(body: bytes) -> BodyResult:
+    """Reads a whole non-streamed 2xx response. No input raises; what can't be read is `error`.
+
+    Text, reasoning and tool calls are those of all choices in index order; the finish reason is choice 0's.
+    """
+    try:
+        value = loads(body)
+    except ValueError:
+        return _failed("the response isn't JSON: " + (describe_bytes(body) or "it is empty"))
+    if not isinstance(value, dict):
+        return _failed(f"the response is a JSON {type(value).__name__}, not an object")
+    message = find_error(value)
+    if message is not None:
+        return _failed(message)
+    choices = value.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return _failed("the response has no choices")
+    text = reasoning = tool = ""
+    finish = error = None
+    for index, choice in in_order(choices):
+        if not isinstance(choice, dict):
+            error = error or f"a choice is {type(choice).__name__}, not an object"
+            continue
+        shown = read_choice(choice)
+        text += shown.text
+        reasoning += shown.reasoning
+        tool += shown.tool
+        error = error or shown.fault
+        if index == 0:
+            finish = read_finish(choice)
+    if finish == "error":
+        error = error or "finish reason error"
+    return BodyResult(
+        kind=_kind(error, text, tool, reasoning),
+        text=text,
+        reasoning=reasoning,
+        tool=tool,
+        usage=read_usage(value),
+        finish_reason=finish,
+        error=error,
+        n_choices=len(choices),
+        response_model=read_name(value, "model"),
+        response_id=read_name(value, "id"),
+    )
+
+
+def _kind(error: str | None, text: str, tool: str, reasoning: str) -> ChunkKind:
+    if error:
+        return ChunkKind.ERROR
+    shown = ((ChunkKind.TEXT, text), (ChunkKind.TOOL, tool), (ChunkKind.REASONING, reasoning))
+    return next((kind for kind, what in shown if what), ChunkKind.EMPTY)
+
+
+def _failed(error: str) -> BodyResult:
+    return BodyResult(kind=ChunkKind.ERROR, error=error)

@@ -1,0 +1,198 @@
+"""Reads streamed OpenAI responses; both dialects share it, as servers mix their forms."""
+
+from typing import Any
+
+import orjson
+
+from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind
+from tfbench.protocol.facts import Chunk, Usage
+from tfbench.protocol.faults import describe, describe_bytes, find_error
+from tfbench.protocol.jsonread import loads
+from tfbench.protocol.openai_fields import (
+    in_order,
+    read_choice,
+    read_finish,
+    read_name,
+    read_usage,
+    token_ids,
+)
+from tfbench.protocol.sse import SseEvent
+
+_TEXT = ChunkKind.TEXT
+_COMMENT = Chunk(ChunkKind.COMMENT, "", None)
+_ERROR = Chunk(ChunkKind.ERROR, "", None)
+_USAGE = Chunk(ChunkKind.USAGE, "", None)
+_RANK = {
+    kind: rank
+    for rank, kind in enumerate(
+        (
+            ChunkKind.EMPTY,
+            ChunkKind.FINISH,
+            ChunkKind.ROLE,
+            ChunkKind.REASONING,
+            ChunkKind.TOOL,
+            ChunkKind.TEXT,
+            ChunkKind.ERROR,
+        )
+    )
+}
+
+
+class StreamDecoder:
+    """Turns the events of one stream into chunks. No input raises, and an error doesn't end it.
+
+    usage           token counts so far; later reports complete and replace earlier ones
+    finish_reason   of choice 0
+    done            the end mark `[DONE]` came
+    error           the first error's message: an error object, an `error` event, a finish reason
+                    "error", or data that isn't a chunk
+    response_model, response_id   as the server names them
+    """
+
+    __slots__ = ("_base", "_opened", "done", "error", "finish_reason", "response_id", "response_model", "usage")
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.done = False
+        self.error: str | None = None
+        self.response_model: str | None = None
+        self.response_id: str | None = None
+        # Tokens reported up to the chunk before; None when chunks came since the last report.
+        self._base: int | None = 0
+        # Choices that have had output: a role after that (some send one with each delta) opens nothing.
+        self._opened: set[int] = set()
+
+    def feed(self, event: SseEvent) -> Chunk | None:
+        """The event's chunk, or None for the end mark.
+
+        A delta that shows several things at once counts as text before tool before reasoning, and
+        `Chunk.text` holds that kind's part. What shows nothing is role (until its choice has had
+        output), else usage, finish or empty. Where usage is reported with every chunk, an empty
+        delta that brought tokens stays empty. Objects without choices or usage are comments.
+        """
+        data, name, comment, _ = event
+        if comment:
+            return _COMMENT
+        if name == b"error":
+            return self._fail(describe_bytes(data) or "error event without a message")
+        try:
+            body = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            stripped = data.strip()
+            if stripped == b"[DONE]":
+                self.done = True
+                return None
+            if not stripped:
+                return _COMMENT
+            try:
+                body = loads(data)
+            except ValueError as fault:
+                return self._fail(f"data that isn't JSON ({fault})")
+        if type(body) is not dict:
+            if body == "[DONE]":
+                self.done = True
+                return None
+            return self._fail(f"data is a JSON {type(body).__name__}, not an object")
+        if self.response_model is None:
+            self.response_model = read_name(body, "model")
+            self.response_id = self.response_id or read_name(body, "id")
+        choices = body.get("choices")
+        if type(choices) is list and choices and not body.get("error"):
+            return self._output(body, choices)
+        message = find_error(body)
+        if message is not None:
+            return self._fail(message)
+        if choices:
+            return self._fail(f"choices is {type(choices).__name__}, not a list")
+        usage = read_usage(body)
+        if usage is None:
+            return _COMMENT
+        self._account(usage)
+        return _USAGE
+
+    def _output(self, body: dict[str, Any], choices: list[Any]) -> Chunk:
+        """The chunk of an object with choices."""
+        tokens = None
+        if len(choices) == 1:
+            choice = choices[0]
+            index = choice.get("index") if type(choice) is dict else 0
+            kind, text = self._choice(choice, index if type(index) is int else 0)
+            if type(choice) is dict and choice.get("token_ids") is not None:
+                tokens = token_ids(choices)
+        else:
+            kind, text = self._choices(choices)
+            tokens = token_ids(choices)
+        usage = read_usage(body) if body.get("usage") or body.get("x_groq") else None
+        if usage is not None:
+            grown = self._account(usage)
+            tokens = grown if tokens is None else tokens
+            if kind is ChunkKind.FINISH or (kind is ChunkKind.EMPTY and not tokens):
+                kind = ChunkKind.USAGE
+        if kind in OUTPUT_KINDS and (usage is None or usage.output_tokens is None):
+            self._base = None
+        return Chunk(kind, text, tokens)
+
+    def _choices(self, choices: list[Any]) -> tuple[ChunkKind, str]:
+        """Several choices in one event: the highest kind of any, and the text of all that have it."""
+        kind, text = ChunkKind.EMPTY, ""
+        for index, choice in in_order(choices):
+            its_kind, its_text = self._choice(choice, index)
+            if its_kind is kind:
+                text += its_text
+            elif _RANK[its_kind] > _RANK[kind]:
+                kind, text = its_kind, its_text
+        return kind, text
+
+    def _choice(self, choice: Any, index: int) -> tuple[ChunkKind, str]:
+        if type(choice) is not dict:
+            self._fail(f"a choice is {type(choice).__name__}, not an object")
+            return ChunkKind.ERROR, ""
+        finish = None
+        if choice.get("finish_reason") is not None:
+            finish = read_finish(choice)
+            if finish is not None and index == 0:
+                self.finish_reason = finish
+            if finish == "error":
+                self._fail(describe(choice.get("error") or "finish reason error"))
+                return ChunkKind.ERROR, ""
+        delta = choice.get("delta")
+        content = delta.get("content") if type(delta) is dict else choice.get("text")
+        if content and type(content) is str:
+            self._opened.add(index)
+            return _TEXT, content
+        shown = read_choice(choice)
+        if shown.fault is not None:
+            self._fail(shown.fault)
+            return ChunkKind.ERROR, ""
+        for kind, text in (
+            (ChunkKind.TEXT, shown.text),
+            (ChunkKind.TOOL, shown.tool),
+            (ChunkKind.REASONING, shown.reasoning),
+        ):
+            if text:
+                self._opened.add(index)
+                return kind, text
+        if shown.role and index not in self._opened:
+            return ChunkKind.ROLE, ""
+        if finish is not None:
+            return ChunkKind.FINISH, ""
+        self._opened.add(index)
+        return ChunkKind.EMPTY, ""
+
+    def _account(self, usage: Usage) -> int | None:
+        """Takes a usage report in; the tokens since the one before, where that is known.
+
+        The first report counts from the stream's start when no output came before it.
+        """
+        base, now = self._base, usage.output_tokens
+        self.usage = usage if self.usage is None else self.usage.updated(usage)
+        if now is None:
+            return None
+        self._base = now
+        return now - base if base is not None and now >= base else None
+
+    def _fail(self, message: str) -> Chunk:
+        if self.error is None:
+            self.error = message
+        return _ERROR

@@ -1,0 +1,105 @@
+"""Gathers everything a report needs from a warehouse, once, into a frozen `ReportData`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from tfbench.core.errors import UsageError
+from tfbench.metrics import FIGURES, counts, figures, outcomes, run_figures
+from tfbench.report.cdf import study_cdfs
+from tfbench.report.judged import apply_verdicts, chosen_runs
+from tfbench.report.model import Cdf, Definition, ReportData
+from tfbench.report.records import (
+    Record,
+    counts_of,
+    definition_of,
+    errors_of,
+    figures_of,
+    outcomes_of,
+    run_figures_of,
+    runs_of,
+    study_of,
+)
+from tfbench.warehouse import Warehouse
+
+ERRORS = 40
+"""At most so many different error texts are listed."""
+
+SYSTEM_QUANTILES = frozenset(
+    name for name, f in FIGURES.items() if f.p is not None and not name.startswith("client_lag")
+)
+"""The quantiles an unstable system makes meaningless; client lag is ours, and stands."""
+
+_VERDICTS = """
+SELECT v.* FROM verdicts v JOIN runs USING (run_id) WHERE study_id = ? ORDER BY ruleset
+"""
+
+_ERRORS = f"""
+SELECT load_value, arm, outcome, http_status, error, count(*) AS n
+FROM attempts JOIN (SELECT run_id, load_value, arm FROM runs WHERE study_id = ?) USING (run_id)
+WHERE role = 'load' AND phase = 'measure' AND outcome <> 'ok'
+GROUP BY ALL ORDER BY n DESC, ALL LIMIT {ERRORS}
+"""
+
+
+def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
+    """Everything about one study. Raises UsageError when the warehouse has no such study."""
+    con = warehouse.con
+
+    def rows(query: str) -> list[dict[str, Any]]:
+        return _records(con.execute(query, [study_id]).df())
+
+    studies = rows("SELECT * FROM studies WHERE study_id = ?")
+    if not studies:
+        raise UsageError(f'no study "{study_id}" in {warehouse.path}; see `tfbench sql "select study_id from studies"`')
+    runs = rows("SELECT * FROM runs WHERE study_id = ?")
+    verdicts = rows(_VERDICTS)
+    chosen = [run.run_id for run in chosen_runs(runs_of(runs, verdicts))]
+    kept = set(chosen)
+    return assemble(
+        study=studies[0],
+        runs=runs,
+        verdicts=verdicts,
+        figures=_records(figures(con, study_id, run_ids=chosen)),
+        run_figures=[row for row in _records(run_figures(con, study_id)) if row["run_id"] in kept],
+        outcomes=_records(outcomes(con, study_id)),
+        errors=rows(_ERRORS),
+        cdfs=study_cdfs(con, study_id, chosen),
+        counts=[row for row in _records(counts(con, study_id)) if row["run_id"] in kept],
+        definitions=[
+            definition_of(f.name, f.unit, f.direction, f.words, f.source, f.aliases) for f in FIGURES.values()
+        ],
+    )
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def assemble(
+    *,
+    study: Record,
+    runs: Iterable[Record],
+    verdicts: Iterable[Record],
+    figures: Iterable[Record],
+    run_figures: Iterable[Record] = (),
+    outcomes: Iterable[Record] = (),
+    errors: Iterable[Record] = (),
+    cdfs: Sequence[Cdf] = (),
+    counts: Iterable[Record] = (),
+    definitions: Sequence[Definition] = (),
+) -> ReportData:
+    """A report's data from rows as the warehouse and the metrics frames give them (`frame.to_dict("records")`)."""
+    held = runs_of(runs, verdicts)
+    return ReportData(
+        study=study_of(study),
+        runs=held,
+        figures=apply_verdicts(figures_of(figures), held, SYSTEM_QUANTILES),
+        run_figures=run_figures_of(run_figures),
+        outcomes=outcomes_of(outcomes),
+        errors=errors_of(errors),
+        cdfs=tuple(cdfs),
+        counts=counts_of(counts),
+        definitions=tuple(definitions),
+    )

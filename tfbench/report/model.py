@@ -1,0 +1,269 @@
+"""The frozen shapes a report is made from. Missing is None everywhere; no NaN or infinity but a load value's."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LoadPoint:
+    """One offered load: a rate (open loop; inf = all at once) or a concurrency (closed loop), of one arm."""
+
+    value: float
+    arm: str | None = None
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """Sorts load points by load, then arm."""
+        return (self.value, self.arm or "")
+
+    @property
+    def number(self) -> str:
+        """The load as text, without unit or arm."""
+        return "inf" if math.isinf(self.value) else f"{self.value:g}"
+
+    @property
+    def label(self) -> str:
+        """The load as text, with its arm when there is one. Not escaped."""
+        return self.number if self.arm is None else f"{self.number} · {self.arm}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of one load point over its repeats, with its interval at `level` (0..1)."""
+
+    load: LoadPoint
+    name: str
+    unit: str
+    direction: str | None
+    value: float | None
+    lo: float | None
+    hi: float | None
+    level: float | None
+    method: str | None
+    n: int | None
+    n_eff: float | None
+    k: int | None
+    settled: bool
+    reason: str | None
+
+    @property
+    def empty(self) -> bool:
+        """Neither a value nor a bound is known."""
+        return self.value is None and self.lo is None and self.hi is None
+
+    @property
+    def one_sided(self) -> bool:
+        """Only one bound is known."""
+        return (self.lo is None) != (self.hi is None)
+
+
+@dataclass(frozen=True)
+class RunFigure:
+    """One figure of one run."""
+
+    run_id: str
+    load: LoadPoint
+    repeat: int
+    name: str
+    unit: str
+    value: float | None
+    n: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One measured validity input with its limit; `text` holds what isn't a number."""
+
+    name: str
+    value: float | None
+    limit: float | None
+    unit: str
+    relation: str
+    ok: bool | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run with its judgements; verdict None = not judged."""
+
+    run_id: str
+    load: LoadPoint
+    mode: str
+    repeat: int
+    order_index: int
+    status: str
+    origin: str
+    seed: int | None
+    schedule_sha256: str | None
+    cache_state: str | None
+    window_s: float | None
+    validity: str | None
+    validity_reasons: tuple[str, ...]
+    stability: str | None
+    stability_reasons: tuple[str, ...]
+    signals: tuple[Signal, ...]
+    observed: Mapping[str, Any]
+
+    @property
+    def invalid(self) -> bool:
+        """The measurement was judged unfit."""
+        return (self.validity or "").lower() == "invalid"
+
+    @property
+    def unstable(self) -> bool:
+        """The backlog grew: quantiles are withheld."""
+        return (self.stability or "").lower() == "unstable"
+
+
+@dataclass(frozen=True)
+class OutcomeCount:
+    """How many attempts of one run and phase ended with one outcome."""
+
+    load: LoadPoint
+    repeat: int
+    phase: str
+    outcome: str
+    n: int
+
+
+@dataclass(frozen=True)
+class ErrorCount:
+    """How often one error text was seen in the measured phase."""
+
+    load: LoadPoint
+    outcome: str
+    http_status: int | None
+    error: str | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many attempts scheduled in the window stand in each denominator, over the runs figures are made from."""
+
+    load: LoadPoint
+    counted: int
+    excluded: int
+    vacuous: int
+    vacuous_unknown: int
+    tokens_unknown: int
+
+
+@dataclass(frozen=True)
+class Cdf:
+    """An empirical distribution at one load point, pooled over `k` runs.
+
+    x: milliseconds, ascending; p: share of all `n` at or under x; lo, hi: lowest and highest of the runs' own
+    shares (None when k is 1). `n_inf` of the n never came (failures): p ends at 1 - n_inf / n.
+    """
+
+    load: LoadPoint
+    metric: str
+    x: tuple[float, ...]
+    p: tuple[float, ...]
+    lo: tuple[float, ...] | None
+    hi: tuple[float, ...] | None
+    n: int
+    n_inf: int
+    k: int
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A figure's meaning: words, source, and what other tools call it (tool, name)."""
+
+    name: str
+    unit: str
+    direction: str | None
+    words: str
+    source: str
+    aliases: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The study's row: ids, the frozen manifest, the host it was measured from."""
+
+    study_id: str
+    manifest_id: str
+    workload_id: str
+    system_id: str
+    created_ns: int | None
+    version: str
+    manifest: Mapping[str, Any]
+    host: Mapping[str, Any]
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """A table of the manifest; empty when it has none."""
+        value = self.manifest.get(name)
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def name(self) -> str:
+        """The manifest's name."""
+        return str(self.manifest.get("name") or self.study_id)
+
+    @property
+    def judged(self) -> bool:
+        """A quality judge was named."""
+        return str(self.section("quality").get("judge", "none")) != "none"
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All a report needs, gathered once; every renderer is a pure function of it."""
+
+    study: Study
+    runs: tuple[Run, ...]
+    figures: tuple[Figure, ...]
+    run_figures: tuple[RunFigure, ...]
+    outcomes: tuple[OutcomeCount, ...]
+    errors: tuple[ErrorCount, ...]
+    cdfs: tuple[Cdf, ...]
+    counts: tuple[Counts, ...]
+    definitions: tuple[Definition, ...]
+    _index: dict[tuple[LoadPoint, str], Figure] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._index.update({(row.load, row.name): row for row in self.figures})
+
+    @property
+    def loads(self) -> tuple[LoadPoint, ...]:
+        """Every load point that has a run, a figure or an outcome, in order."""
+        seen = {r.load for r in self.runs} | {f.load for f in self.figures} | {row.load for row in self.outcomes}
+        return tuple(sorted(seen, key=lambda load: load.order))
+
+    @property
+    def simulated(self) -> bool:
+        """Any run was simulated, not measured."""
+        return any(run.origin == "simulated" for run in self.runs)
+
+    @property
+    def mode(self) -> str:
+        """open, closed or open_capped."""
+        if self.runs:
+            return self.runs[0].mode
+        return str(self.study.section("load").get("mode", "open"))
+
+    @property
+    def load_words(self) -> str:
+        """What the load axis counts."""
+        return "concurrency (users)" if self.mode == "closed" else "offered load (requests/s)"
+
+    def load_text(self, load: LoadPoint) -> str:
+        """A load point in words: 8 req/s, 4 users, all at once. Not escaped."""
+        unit = "users" if self.mode == "closed" else "req/s"
+        words = "all at once" if math.isinf(load.value) else f"{load.number} {unit}"
+        return words if load.arm is None else f"{words} · {load.arm}"
+
+    def figure(self, load: LoadPoint, name: str) -> Figure | None:
+        """A load point's figure by name."""
+        return self._index.get((load, name))
+
+    def runs_at(self, load: LoadPoint) -> tuple[Run, ...]:
+        """The runs of a load point, by repeat."""
+        return tuple(sorted((run for run in self.runs if run.load == load), key=lambda run: run.repeat))

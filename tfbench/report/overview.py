@@ -1,0 +1,180 @@
+"""The summary both the terminal and the page give: one row per load point, its state, and the notes that go with it."""
+
+from dataclasses import dataclass
+
+from tfbench.core.kinds import RunStatus
+from tfbench.report.fmt import NOTHING, UNSETTLED, gathered, method_sentence, repeats, shown, span
+from tfbench.report.model import Figure, LoadPoint, ReportData
+
+
+@dataclass(frozen=True)
+class Column:
+    """A summary column: two header lines and the figure under it."""
+
+    head: str
+    unit: str
+    figure: str
+
+
+def columns(data: ReportData) -> tuple[Column, ...]:
+    """The summary's figures, in order."""
+    currency = str(data.study.section("cost").get("currency") or "cost")
+    return (
+        Column("achieved", "req/s", "throughput_requests_per_s"),
+        Column("TTFT P50", "ms", "ttft_p50_ms"),
+        Column("TTFT P95", "ms", "ttft_p95_ms"),
+        Column("TPOT P50", "ms", "tpot_p50_ms"),
+        Column("goodput", "req/s", "goodput_requests_per_s"),
+        Column("good", "%", "good_fraction"),
+        Column("cost", f"{currency}/Mtok", "cost_per_million_qualified_tokens"),
+    )
+
+
+@dataclass(frozen=True)
+class State:
+    """What the runs of one load point were judged to be. `fit` is False when any is INVALID, None when not judged."""
+
+    validity: str
+    stability: str
+    fit: bool | None
+    steady: bool | None
+    status: str
+
+
+def state(data: ReportData, load: LoadPoint) -> State:
+    """The judgements over a load point's runs."""
+    runs = data.runs_at(load)
+    judged = [run for run in runs if run.validity is not None]
+    invalid = [run for run in judged if run.invalid]
+    calm = [run for run in runs if run.stability is not None]
+    unstable = [run for run in calm if run.unstable]
+    other = sorted({run.stability for run in calm if run.stability and not run.unstable} - {"stable"})
+    return State(
+        validity=_some("INVALID", len(invalid), len(runs))
+        or ("VALID" if judged and len(judged) == len(runs) else "not judged"),
+        stability=_some("unstable", len(unstable), len(runs)) or (", ".join(other) or "stable" if calm else NOTHING),
+        fit=False if invalid else True if judged else None,
+        steady=False if unstable else True if calm and not other else None,
+        status=", ".join(
+            f"{sum(run.status == status for run in runs)} {status}"
+            for status in RunStatus
+            if status != RunStatus.COMPLETE and any(run.status == status for run in runs)
+        ),
+    )
+
+
+def _some(word: str, count: int, total: int) -> str:
+    if not count:
+        return ""
+    return word if count == total else f"{count}/{total} {word}"
+
+
+def summary_figures(data: ReportData) -> list[Figure]:
+    """Every figure the summary shows."""
+    wanted = [column.figure for column in columns(data)]
+    return [f for load in data.loads for name in wanted if (f := data.figure(load, name)) is not None]
+
+
+def marks_note(data: ReportData) -> list[str]:
+    """What the marks in the summary mean, only for those that are there, with the reasons."""
+    heads = {column.figure: column.head for column in columns(data)}
+    words = {
+        UNSETTLED: "? the sample's own value; n can't settle it",
+        "≥": "≥ or ≤ only that bound is known",
+        NOTHING: f"{NOTHING} no value",
+    }
+    by_mark: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    for load in data.loads:
+        for name, head in heads.items():
+            figure = data.figure(load, name)
+            text = shown(figure)
+            mark = "≥" if text.mark in {"≥", "≤"} else text.mark
+            if not mark:
+                continue
+            reason = (figure.reason if figure is not None else None) or (
+                "not in this study" if figure is None else "no reason given"
+            )
+            by_mark.setdefault(mark, {}).setdefault(reason, []).append((head, load.label))
+    out = []
+    for mark, reasons in by_mark.items():
+        told = "; ".join(f"{gathered(where)}: {reason}" for reason, where in reasons.items())
+        out.append(f"{words[mark]}: {told}.")
+    return out
+
+
+def method_notes(data: ReportData) -> list[str]:
+    """n, K and method of the summary's figures, one line per group that shares a method."""
+    groups: dict[str, tuple[list[str], list[Figure]]] = {}
+    for column in columns(data):
+        figures = [f for load in data.loads if (f := data.figure(load, column.figure)) is not None and not f.empty]
+        if figures:
+            heads, held = groups.setdefault(method_sentence(figures), ([], []))
+            heads.append(column.head)
+            held += figures
+    return [
+        f"{', '.join(heads)}: n = {span([f.n for f in held if f.n is not None])}, "
+        f"{repeats([f.k for f in held if f.k is not None])}. {sentence}"
+        for sentence, (heads, held) in groups.items()
+    ]
+
+
+def unfit_notes(data: ReportData) -> list[tuple[bool, str]]:
+    """(invalid, line) per load point and kind: which repeats, and the reasons, told once where they agree."""
+    out = []
+    for load in data.loads:
+        for invalid in (True, False):
+            runs = [run for run in data.runs_at(load) if (run.invalid if invalid else run.unstable)]
+            if not runs:
+                continue
+            told = list(dict.fromkeys(run.validity_reasons if invalid else run.stability_reasons for run in runs))
+            words = "; ".join(told[0]) or "no reason given"
+            more = " (and the like in the others)" if len(told) > 1 else ""
+            which = ", ".join(str(run.repeat) for run in runs)
+            verdict = "INVALID" if invalid else "unstable"
+            out.append((invalid, f"{verdict} at {load.label}, repeat {which}: {words}{more}"))
+    return out
+
+
+def standing_notes(data: ReportData) -> list[str]:
+    """What holds for the whole study: quality, simulation, imports, unfinished runs, vacuous SLO terms."""
+    notes = []
+    if not data.study.judged:
+        notes.append("quality not judged")
+    if data.simulated:
+        notes.append("SIMULATED: no system was measured")
+    imported = sorted({run.origin for run in data.runs if run.origin.startswith("imported:")})
+    if imported:
+        notes.append(f"origin {', '.join(imported)}")
+    for load in data.loads:
+        runs = data.runs_at(load)
+        left_out = sum(run.invalid for run in runs)
+        if 0 < left_out < len(runs):
+            notes.append(f"{load.label}: {left_out} of {len(runs)} runs INVALID and left out of the figures")
+        status = state(data, load).status
+        if status:
+            notes.append(f"{load.label}: {status} of {len(data.runs_at(load))} runs")
+    for words, counted in (
+        ("met an SLO term vacuously (one output token or chunk, or unknown)", {c.load: c.vacuous for c in data.counts}),
+        ("ok, with unknown output tokens", {c.load: c.tokens_unknown for c in data.counts}),
+        ("excluded by the manifest's accounting", {c.load: c.excluded for c in data.counts}),
+    ):
+        places = ", ".join(f"{n:,} at {load.label}" for load, n in counted.items() if n)
+        if places:
+            notes.append(f"{words}: {places}")
+    if not data.runs:
+        notes.append("no runs")
+    return notes
+
+
+def headline(data: ReportData) -> str:
+    """One line: how many runs are valid, how many load points stable."""
+    valid = sum((run.validity or "").lower() == "valid" for run in data.runs)
+    invalid = sum(run.invalid for run in data.runs)
+    states = [state(data, load) for load in data.loads]
+    parts = [f"{valid} of {len(data.runs)} runs VALID"]
+    if invalid:
+        parts.append(f"{invalid} INVALID")
+    parts.append(f"{sum(s.steady is True for s in states)} of {len(states)} load points stable")
+    ks = [len(data.runs_at(load)) for load in data.loads]
+    parts.append(f"K = {span(ks)}")
+    return ", ".join(parts)

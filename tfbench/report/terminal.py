@@ -1,0 +1,105 @@
+"""The summary table a terminal shows, with rich. Takes the widest form that fits the width."""
+
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfbench.report.escape import plain
+from tfbench.report.fmt import shown
+from tfbench.report.model import LoadPoint, ReportData
+from tfbench.report.overview import (
+    Column,
+    State,
+    columns,
+    headline,
+    marks_note,
+    method_notes,
+    standing_notes,
+    state,
+    unfit_notes,
+)
+from tfbench.report.sections import slo_words
+
+
+def summary(data: ReportData, width: int) -> RenderableType:
+    """The study's summary for a terminal `width` columns wide."""
+    study = data.study
+    model = plain(study.section("model").get("name") or "?", 48)
+    engine = plain(study.section("engine").get("name") or study.section("endpoint").get("adapter") or "", 24)
+    head = Text(plain(study.name, 48), style="bold")
+    head.append(f"  {model}" + (f" on {engine}" if engine else ""), style="")
+    head.append(f"  study {study.study_id[:12]}", style="dim")
+    lines: list[RenderableType] = [head, Text(f"SLO: {slo_words(data)}. {headline(data)}.", style="dim")]
+    if data.simulated:
+        lines.append(Text("SIMULATED", style="bold magenta"))
+    for table in _tables(data, width):
+        lines += [Text(""), table]
+    lines += [Text(""), *_notes(data)]
+    return Group(*lines)
+
+
+def print_summary(data: ReportData, file: IO[str] | None = None, width: int | None = None) -> None:
+    """Prints the summary to `file` (stdout), as wide as its terminal, or 100 columns where that isn't known."""
+    stream = file if file is not None else sys.stdout
+    console = Console(file=stream, width=width or (None if stream.isatty() else 100), highlight=False, soft_wrap=False)
+    console.print(summary(data, console.width))
+
+
+def _tables(data: ReportData, width: int) -> list[RenderableType]:
+    every = columns(data)
+    measure = Console(width=1000)
+    for comma, stacked in ((", ", False), (", ", True), (",", True)):
+        table = _table(data, every, comma, stacked)
+        if measure.measure(table).maximum <= width:
+            return [table]
+    return [_table(data, part, ", ", True) for part in (every[:4], every[4:])]
+
+
+def _table(data: ReportData, wanted: Sequence[Column], comma: str, stacked: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if stacked else 1, 0, 0), show_edge=False)
+    unit = "users" if data.mode == "closed" else "req/s"
+    table.add_column(Text(f"load\n{unit}"), no_wrap=True)
+    for column in wanted:
+        head = Text(f"{column.head}\n{plain(column.unit, 10)}", justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column(Text("state\n"), no_wrap=True)
+    for load in data.loads:
+        cells = [_cell(data, load, column, comma, stacked) for column in wanted]
+        table.add_row(Text(plain(load.label, 16)), *cells, _state(state(data, load)))
+    return table
+
+
+def _cell(data: ReportData, load: LoadPoint, column: Column, comma: str, stacked: bool) -> Text:
+    text = shown(data.figure(load, column.figure), comma)
+    cell = Text(text.value, style="yellow" if text.mark else "")
+    if text.interval:
+        cell.append(("\n" if stacked else " ") + text.interval, style="dim")
+    return cell
+
+
+def _state(of: State) -> Text:
+    colour = {True: "green", False: "bold red", None: "dim"}
+    text = Text(of.validity.replace(" ", "\n"), style=colour[of.fit])
+    text.append("\n")
+    text.append(of.stability.replace(" ", "\n"), style="yellow" if of.steady is False else colour[of.steady])
+    return text
+
+
+def _notes(data: ReportData) -> list[RenderableType]:
+    out: list[RenderableType] = []
+    out += [_note(line, "red" if invalid else "yellow") for invalid, line in unfit_notes(data)]
+    out += [_note(line, "yellow") for line in marks_note(data)]
+    out += [_note(line, "dim") for line in method_notes(data)]
+    standing = standing_notes(data)
+    if standing:
+        out.append(_note("; ".join(standing) + ".", "bold"))
+    return out
+
+
+def _note(line: str, style: str) -> Text:
+    return Text(plain(line), style=style)

@@ -1,0 +1,1 @@
+"""Arrays in, frozen dataclasses out, no I/O: intervals, quantiles, ratios, fractions, slopes. Start at `combine`."""

@@ -1,0 +1,105 @@
+"""How many independent observations a correlated series is worth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfbench.stats.interval import BoolArray, FloatArray, IntArray
+
+# Sokal's window: stop at the first lag W >= 5 tau(W).
+WINDOW = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a sample is worth.
+
+    Args:
+        n_eff: the n for which share * (1 - share) / n is the variance of the share of True; within [1, n].
+        draws: requests / correlation time: how many times the sample saw its system afresh.
+    """
+
+    n_eff: float
+    draws: float
+
+
+def correlation_time(series: Sequence[FloatArray], centred_over: float) -> float:
+    """tau = 1 + 2 * sum of autocorrelations up to Sokal's window W, times 1 + (2 W + 1) / n; at least 1.
+
+    Args:
+        series: one float64 array [n] per run, already centred, in order of time. Autocovariances are summed over runs,
+            so that several short runs estimate one tau together.
+        centred_over: n, the number of points that the mean taken off each was estimated from. Taking it off hides
+            correlation; the factor gives it back (at most double).
+
+    Source: Sokal, "Monte Carlo methods in statistical mechanics" (1989), section 3, with c = 5; factor: Wolff, "Monte
+    Carlo errors with less errors" (2004), eq. 49. Negative correlation does not make n_eff larger than n. A series
+    without variance gives 1.
+    """
+    longest = max((len(one) for one in series), default=0)
+    if longest == 0:
+        return 1.0
+    covariance = np.zeros(longest)
+    for one in series:
+        size = 1 << (2 * len(one)).bit_length()
+        spectrum = np.fft.rfft(one, size)
+        covariance[: len(one)] += np.fft.irfft(spectrum * np.conj(spectrum), size)[: len(one)]
+    if not covariance[0] > 0.0:
+        return 1.0
+    tau = 2.0 * np.cumsum(covariance / covariance[0]) - 1.0
+    enough = np.arange(longest) >= WINDOW * tau
+    window = int(np.argmax(enough)) if enough.any() else longest - 1
+    return max(1.0, float(tau[window]) * (1.0 + min(1.0, (2 * window + 1) / centred_over)))
+
+
+def worth_of_each(inside: Sequence[BoolArray], owners: Sequence[IntArray] | None) -> list[Worth]:
+    """What each run is worth for its own share of True, with one correlation time for all runs.
+
+    Args:
+        inside: one bool array [n] per run, in schedule order, none empty.
+        owners: per run the request each observation belongs to (int64 [n], ascending = schedule order); None where
+            every observation is its own request. Observations of one request count as one draw.
+
+    An indicator without variance tells nothing: its n_eff is then the number of requests.
+    """
+    shares = [float(one.mean()) for one in inside]
+    totals = _totals(inside, shares, owners)
+    tau = correlation_time(totals, sum(map(len, totals)) / len(totals))
+    return [_worth(len(one), share, [total], tau) for one, share, total in zip(inside, shares, totals, strict=True)]
+
+
+def worth_together(inside: Sequence[BoolArray], owners: Sequence[IntArray] | None) -> Worth:
+    """What all runs together are worth for the pooled share of True; a shift between runs lowers it.
+
+    Args: as `worth_of_each`.
+    """
+    count = sum(len(one) for one in inside)
+    share = sum(int(one.sum()) for one in inside) / count
+    totals = _totals(inside, [share] * len(inside), owners)
+    return _worth(count, share, totals, correlation_time(totals, sum(map(len, totals))))
+
+
+def _totals(
+    inside: Sequence[BoolArray], shares: Sequence[float], owners: Sequence[IntArray] | None
+) -> list[FloatArray]:
+    """Deviations from the share, summed over each request: one float64 array [requests] per run."""
+    deviations = [one.astype(np.float64) - share for one, share in zip(inside, shares, strict=True)]
+    if owners is None:
+        return deviations
+    return [
+        np.add.reduceat(deviation, np.flatnonzero(np.diff(owner, prepend=owner[0] - 1)))
+        for deviation, owner in zip(deviations, owners, strict=True)
+    ]
+
+
+def _worth(count: int, share: float, totals: Sequence[FloatArray], tau: float) -> Worth:
+    requests = sum(len(total) for total in totals)
+    spread = sum(float(total @ total) for total in totals)
+    if requests == 1:
+        n_eff = 1.0
+    elif share in (0.0, 1.0) or spread <= 1e-12 * count:
+        n_eff = float(requests)
+    else:
+        n_eff = min(float(count), max(1.0, count * count * share * (1.0 - share) / (tau * spread)))
+    return Worth(n_eff, requests / tau)
