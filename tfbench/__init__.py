@@ -25,7 +25,7 @@ _HOMES = {
     "outcomes": "tfbench.metrics",
     "run_figures": "tfbench.metrics",
     "run_study": "tfbench.study",
-    "start_engine": "tfbench.engine",
+    "start_engine": "tfbench.engine.process",
     "write_html": "tfbench.report",
 }
 

@@ -15,7 +15,7 @@ from tfbench.manifest import freeze, load_manifest
 from tfbench.metrics import attempt_figures, figures, outcomes, run_figures
 from tfbench.warehouse import Warehouse
 
-CASES = [pytest.param(run, row, id=f"{run.key}{row.n}") for run, row in cases(RUNS)]
+LOAD = [pytest.param(run, row, id=f"{run.key}{row.n}") for run, row in cases(RUNS) if row.role == "load"]
 EACH_RUN = [pytest.param(run, id=run.key) for run in RUNS]
 
 
@@ -58,22 +58,29 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def attempts(warehouse: Warehouse) -> dict[tuple[str, int], dict[str, Any]]:
-    frames = {run.key: attempt_figures(warehouse.con, run.study_id) for run in RUNS}
-    return {(key, int(row["attempt_id"])): row for key, frame in frames.items() for row in frame.to_dict("records")}
+Record = dict[str, Any]
+
+
+def _records(frame: pd.DataFrame) -> list[Record]:
+    return [{str(name): value for name, value in record.items()} for record in frame.to_dict("records")]
 
 
 @pytest.fixture(scope="module")
-def by_run(warehouse: Warehouse) -> dict[str, dict[str, dict[str, Any]]]:
+def attempts(warehouse: Warehouse) -> dict[tuple[str, int], Record]:
+    frames = {run.key: attempt_figures(warehouse.con, run.study_id, gaps=True) for run in RUNS}
+    return {(key, int(record["attempt_id"])): record for key, frame in frames.items() for record in _records(frame)}
+
+
+@pytest.fixture(scope="module")
+def by_run(warehouse: Warehouse) -> dict[str, dict[str, Record]]:
     frames = {run.key: run_figures(warehouse.con, run.study_id) for run in RUNS}
-    return {key: {row["figure"]: row for row in frame.to_dict("records")} for key, frame in frames.items()}
+    return {key: {record["figure"]: record for record in _records(frame)} for key, frame in frames.items()}
 
 
 @pytest.fixture(scope="module")
-def by_point(warehouse: Warehouse) -> dict[str, dict[str, dict[str, Any]]]:
+def by_point(warehouse: Warehouse) -> dict[str, dict[str, Record]]:
     frames = {run.key: figures(warehouse.con, run.study_id) for run in RUNS}
-    return {key: {row["figure"]: row for row in frame.to_dict("records")} for key, frame in frames.items()}
+    return {key: {record["figure"]: record for record in _records(frame)} for key, frame in frames.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -89,8 +96,8 @@ def _same(found: Any, wanted: float | None) -> bool:
     return bool(value == pytest.approx(wanted, rel=1e-12, abs=1e-9))
 
 
-@pytest.mark.parametrize(("run", "row"), [case for case in CASES if case.values[1].role == "load"])
-def test_attempt(run: GoldenRun, row: Row, attempts: dict[tuple[str, int], dict[str, Any]]) -> None:
+@pytest.mark.parametrize(("run", "row"), LOAD)
+def test_attempt(run: GoldenRun, row: Row, attempts: dict[tuple[str, int], Record]) -> None:
     found, want = attempts[run.key, row.n], row.want
     wanted: dict[str, float | None] = {
         "ttft_ms": want.ttft,
@@ -102,7 +109,13 @@ def test_attempt(run: GoldenRun, row: Row, attempts: dict[tuple[str, int], dict[
         "e2e_service_ms": want.e2e_service,
         "client_lag_ms": want.lag,
     }
-    wrong = {name: (found[name], value) for name, value in wanted.items() if not _same(found[name], value)}
+    wrong: dict[str, tuple[Any, Any]] = {
+        name: (found[name], value) for name, value in wanted.items() if not _same(found[name], value)
+    }
+    gaps = found["gaps_ms"]
+    gaps = () if gaps is None or pd.api.types.is_scalar(gaps) else tuple(gaps)  # no output: null or empty
+    if gaps != pytest.approx(want.gaps, rel=1e-12, abs=1e-9):
+        wrong["gaps_ms"] = (gaps, want.gaps)
     facts = {
         "counted": want.counted,
         "in_window": want.in_window,
@@ -116,7 +129,7 @@ def test_attempt(run: GoldenRun, row: Row, attempts: dict[tuple[str, int], dict[
     assert not wrong, f"{row.what}: (found, paper) {wrong}"
 
 
-def test_probe_is_in_no_figure(attempts: dict[tuple[str, int], dict[str, Any]]) -> None:
+def test_probe_is_in_no_figure(attempts: dict[tuple[str, int], Record]) -> None:
     probes = [(run.key, row.n) for run, row in cases(RUNS) if row.role == "probe"]
     assert probes
     for key in probes:
@@ -124,7 +137,7 @@ def test_probe_is_in_no_figure(attempts: dict[tuple[str, int], dict[str, Any]]) 
 
 
 @pytest.mark.parametrize("run", EACH_RUN)
-def test_run_figures(run: GoldenRun, by_run: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_run_figures(run: GoldenRun, by_run: dict[str, dict[str, Record]]) -> None:
     found = by_run[run.key]
     wrong = {
         name: (_plain(found[name]["value"]), value)
@@ -135,13 +148,13 @@ def test_run_figures(run: GoldenRun, by_run: dict[str, dict[str, dict[str, Any]]
 
 
 @pytest.mark.parametrize("run", EACH_RUN)
-def test_a_figure_without_a_value_says_why(run: GoldenRun, by_run: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_a_figure_without_a_value_says_why(run: GoldenRun, by_run: dict[str, dict[str, Record]]) -> None:
     silent = [name for name, row in by_run[run.key].items() if _plain(row["value"]) is None and not row["reason"]]
     assert not silent
 
 
 @pytest.mark.parametrize("run", EACH_RUN)
-def test_figures_of_one_run_are_its_values(run: GoldenRun, by_point: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_figures_of_one_run_are_its_values(run: GoldenRun, by_point: dict[str, dict[str, Record]]) -> None:
     found = by_point[run.key]
     wrong = {
         name: (_plain(found[name]["value"]), value)
@@ -159,27 +172,25 @@ def test_outcomes(run: GoldenRun, warehouse: Warehouse) -> None:
 
 
 @pytest.mark.parametrize("run", EACH_RUN)
-def test_vacuous_attempts_are_counted(run: GoldenRun, attempts: dict[tuple[str, int], dict[str, Any]]) -> None:
+def test_vacuous_attempts_are_counted(run: GoldenRun, attempts: dict[tuple[str, int], Record]) -> None:
     found = sum(bool(row["vacuous"]) for (key, _), row in attempts.items() if key == run.key and row["counted"])
     assert found == run.vacuous
 
 
 @pytest.mark.parametrize("run", EACH_RUN)
-def test_qualified_input_tokens(run: GoldenRun, by_run: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_qualified_input_tokens(run: GoldenRun, by_run: dict[str, dict[str, Record]]) -> None:
     start_ms, end_ms = run.window
     wanted = run.qualified_input * 1000 / (end_ms - start_ms)
     assert _same(by_run[run.key]["qualified_input_tokens_per_s"]["value"], wanted)
 
 
-def test_cost_of_nothing_qualified_is_a_lower_bound(by_point: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_cost_of_nothing_qualified_is_a_lower_bound(by_point: dict[str, dict[str, Record]]) -> None:
     row = by_point[D.key]["cost_per_million_qualified_tokens"]
     assert _plain(row["value"]) is None and _plain(row["hi"]) is None and row["reason"]
     assert 0 < row["lo"] <= D_COST_OF_ONE_TOKEN
 
 
 @pytest.mark.parametrize("name", E_UNKNOWN)
-def test_unknown_token_counts_are_never_zero_in_silence(
-    name: str, by_run: dict[str, dict[str, dict[str, Any]]]
-) -> None:
+def test_unknown_token_counts_are_never_zero_in_silence(name: str, by_run: dict[str, dict[str, Record]]) -> None:
     row = by_run[E.key][name]
     assert row["reason"], f"{name} = {row['value']} says nothing about the attempt whose tokens are unknown"

@@ -10,10 +10,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0",
-    "--virtual-time-budget=10000", "--window-size=1280,2000",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--enable-logging=stderr",
+    "--v=0",
+    "--virtual-time-budget=10000",
+    "--window-size=1280,2000",
+)
 
 
 class Page(HTMLParser):
@@ -63,11 +73,7 @@ def injected(page: Page) -> list[str]:
     for tag, attrs in page.elements:
         for name, value in attrs.items():
             reaches_out = name in {"src", "href", "xlink:href", "action"} and not (value or "").startswith("#")
-            if (
-                name.startswith("on")
-                or reaches_out
-                or ("javascript:" in (value or "") and name not in {"aria-label", "title"})
-            ):
+            if name.startswith("on") or reaches_out:
                 found.append(f"{tag} {name}={value}")
     return found
 

@@ -70,7 +70,7 @@ REQUIRED_KEYS = frozenset(
 )
 REQUIRED_TABLES = ("attempts", "streams")
 
-_DELTA_COLUMNS = ("t_ns", "user_ns", "blur_ns")
+_DELTA_LEAVES = frozenset(f"{name}.list.element" for name in ("t_ns", "user_ns", "blur_ns"))
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,14 @@ def _write_json(path: Path, value: Any) -> None:
 
 def _write_parquet(path: Path, table: pa.Table) -> None:
     # Time lists rise by small steps: delta encoding halves them; everything else repeats, so a dictionary serves.
-    deltas = {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in table.schema.names}
-    plain = {f"{name}.list.element" for name in _DELTA_COLUMNS}
     leaves = [_leaf(field) for field in table.schema]
+    deltas = {leaf: "DELTA_BINARY_PACKED" for leaf in leaves if leaf in _DELTA_LEAVES}
     with path.open("wb") as file:
         pq.write_table(
             table,
             file,
             compression="zstd",
-            use_dictionary=[leaf for leaf in leaves if leaf not in plain],
+            use_dictionary=[leaf for leaf in leaves if leaf not in deltas],
             column_encoding=deltas or None,
         )
         file.flush()

@@ -49,7 +49,7 @@ class WorkerLoop:
         last_due_ns: int,
         command_fd: int,
         reporter: "Reporter",
-        nice: int = 0,
+        scheduling: str = "",
     ) -> None:
         self._job = job
         self._feeder = feeder
@@ -60,7 +60,7 @@ class WorkerLoop:
         self._last_due_ns = last_due_ns
         self._command_fd = command_fd
         self._report = reporter
-        self._nice = nice
+        self._scheduling = scheduling
         self._timer = open_timer()
         self._armed_ns = 0
         context = tls_context() if job.target.tls else None
@@ -323,7 +323,7 @@ class WorkerLoop:
             "exhausted": self._wire.exhausted,
             "connections": self._wire.opened,
             "sent": self._sent_count,
-            "nice": self._nice,
+            "scheduling": self._scheduling,
             "timer": "timerfd" if self._timer.fd >= 0 else "poll timeout",
         }
         self._spool.append("summary", (summary,))

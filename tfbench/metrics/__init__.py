@@ -1,6 +1,6 @@
 """Metrics: pure functions of the ledger's facts, defined as SQL; the figures' registry and the frames reports read."""
 
-from tfbench.metrics.checks import InFlight, Spans, ValidityInputs, in_flight_series, in_flight_spans, validity_inputs
+from tfbench.metrics.checks import Spans, in_flight_spans
 from tfbench.metrics.definitions import FIGURES, FigureDef
 from tfbench.metrics.facts import attempt_figures, counts, outcomes
 from tfbench.metrics.figures import figures, run_figures
@@ -8,15 +8,11 @@ from tfbench.metrics.figures import figures, run_figures
 __all__ = [
     "FIGURES",
     "FigureDef",
-    "InFlight",
     "Spans",
-    "ValidityInputs",
     "attempt_figures",
     "counts",
     "figures",
-    "in_flight_series",
     "in_flight_spans",
     "outcomes",
     "run_figures",
-    "validity_inputs",
 ]

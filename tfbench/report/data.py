@@ -39,7 +39,7 @@ _ERRORS = f"""
 SELECT load_value, arm, outcome, http_status, error, count(*) AS n
 FROM attempts JOIN (SELECT run_id, load_value, arm FROM runs WHERE study_id = ?) USING (run_id)
 WHERE role = 'load' AND phase = 'measure' AND outcome <> 'ok'
-GROUP BY ALL ORDER BY n DESC, ALL LIMIT {ERRORS}
+GROUP BY ALL ORDER BY n DESC, load_value, arm, outcome, http_status, error LIMIT {ERRORS}
 """
 
 

@@ -163,7 +163,7 @@ def pooled_quantile(
     by_run = worth_by_run(values, owners, p)
     together = worth_together([_inside(one, value, float(everything[-1])) for one in values], owners)
     n_eff = together.n_eff
-    independent = max(1, int(deflate(n_eff, min(n_eff * min(p, 1.0 - p), together.draws), level)))
+    independent = max(1, int(deflate(n_eff, min(n_eff * min(p, 1.0 - p), together.draws) + 1.0, level)))
     low, high = rank_interval(independent, p, level=level)
     # Rank r of that many observations sits where rank r (n + 1) / (independent + 1) of n does.
     step = (n + 1) / (independent + 1)

@@ -126,7 +126,7 @@ def close_run(
         "address": context.target.shown_address,
         "stamps": "kernel" if context.use_stamps else "user",
         "timer": summary[0]["timer"] if summary else None,
-        "nice": summary[0]["nice"] if summary else None,
+        "scheduling": summary[0]["scheduling"] if summary else None,
         "connections": sum(one["connections"] for one in summary),
         "workers": len(jobs),
         "clock_offset_ns": base.offset_ns,

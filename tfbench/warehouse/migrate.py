@@ -1,5 +1,6 @@
 """Numbered migrations: `migrations/NNNN_name.sql`, each applied once, in a transaction, and recorded."""
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass
@@ -78,5 +79,6 @@ def _apply(con: duckdb.DuckDBPyConnection, step: Migration) -> None:
         con.execute(f"INSERT INTO {_RECORD} VALUES (?, ?, ?)", [step.version, step.name, time.time_ns()])
         con.commit()
     except duckdb.Error:
-        con.rollback()
+        with contextlib.suppress(duckdb.TransactionException):  # a failed commit has already ended it
+            con.rollback()
         raise

@@ -1,0 +1,102 @@
+"""Endpoint trouble is one line that names the thing and the mend, with exit code 5."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.load.scripted import Step, ok_script, reply, serving, stream
+from tfbench.core.errors import EndpointError
+from tfbench.core.exitcodes import ExitCode
+from tfbench.load.target import resolve_target
+from tfbench.study.probe import Probe, probe_endpoint
+
+MODELS = json.dumps({"object": "list", "data": [{"id": "m"}, {"id": "n"}]}).encode()
+
+
+def ask(url: str, **changes: Any) -> Probe:
+    values: dict[str, Any] = {
+        "headers": {},
+        "model": "m",
+        "dialect": "openai_chat",
+        "stream": True,
+        "include_usage": True,
+        "sampling": {},
+        "connect_s": 2.0,
+        "timeout_s": 1.0,
+    }
+    return probe_endpoint(url, **(values | changes))
+
+
+def with_models(post: list[Step], models: bytes = MODELS) -> Any:
+    def script(index: int, request: bytes) -> Iterable[Step]:
+        del index
+        return reply("200 OK", models) if request.startswith(b"GET /v1/models") else post
+
+    return script
+
+
+def trouble(script: Any, **changes: Any) -> str:
+    with serving(script) as server, pytest.raises(EndpointError) as caught:
+        ask(f"http://127.0.0.1:{server.port}/v1", **changes)
+    assert caught.value.exit_code == ExitCode.ENDPOINT
+    text = str(caught.value)
+    assert "\n" not in text and f"127.0.0.1:{server.port}" in text
+    return text
+
+
+def test_a_good_endpoint_tells_what_it_is() -> None:
+    with serving(with_models(list(ok_script(0, b"")))) as server:
+        probe = ask(f"http://127.0.0.1:{server.port}/v1")
+    assert probe.observed == {
+        "models": ["m", "n"],
+        "answered_as": "m",
+        "server": None,
+        "usage": True,
+        "id_echo": None,
+        "streamed": True,
+    }
+    assert (probe.attempt["role"], probe.attempt["try"], probe.attempt["output_tokens"]) == ("probe", None, 2)
+
+
+def test_html_is_not_an_api() -> None:
+    page = reply("200 OK", b"<!doctype html><title>Welcome</title>", "text/html")
+    assert "HTML" in trouble(lambda index, request: page)
+    assert "endpoint.url" in trouble(lambda index, request: reply("404 Not Found", b"<h1>no</h1>", "text/html"))
+
+
+def test_refused_names_the_header() -> None:
+    refused = reply("401 Unauthorized", b'{"error": {"message": "Invalid API Key"}}')
+    says = trouble(lambda index, request: refused)
+    assert "Invalid API Key" in says and "Authorization" in says
+
+
+def test_a_lacking_model_names_those_there_are() -> None:
+    missing = reply("404 Not Found", b'{"error": {"message": "The model `x` does not exist."}}')
+    says = trouble(with_models(missing), model="x")
+    assert "'x'" in says and "'m', 'n'" in says
+    # Some servers serve whatever they have under any name.
+    says = trouble(with_models(list(ok_script(0, b""))), model="x")
+    assert "'x'" in says and "answered as 'm'" in says
+
+
+def test_an_error_that_the_load_would_repeat_stops_before_it() -> None:
+    assert "ignore_eos" in trouble(
+        with_models(reply("422 Unprocessable", b'{"detail": [{"loc": ["body", "ignore_eos"], "msg": "extra field"}]}'))
+    )
+    assert "out of memory" in trouble(with_models(stream(b'data: {"error": {"message": "out of memory"}}\n\n')))
+
+
+def test_silence_and_garbage() -> None:
+    assert "no answer" in trouble(with_models([3.0]))
+    assert "HTTP" in trouble(lambda index, request: [b"220 smtp\r\n", None])
+
+
+def test_unreachable() -> None:
+    with serving(ok_script) as server:
+        port = server.port
+    with pytest.raises(EndpointError, match="is the server running"):
+        resolve_target(f"http://127.0.0.1:{port}/v1", 2.0)
+    with pytest.raises(EndpointError, match="no-such-host"):
+        resolve_target("http://no-such-host.invalid/v1", 2.0)
