@@ -59,6 +59,7 @@
   system.addEventListener("change", draw);
   window.addEventListener("beforeprint", function () {
     printing = true;
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
     draw();
   });
   window.addEventListener("afterprint", function () {

@@ -15,7 +15,11 @@ values = st.recursive(
 
 
 def test_rfc_8785_vector() -> None:
-    value = {"numbers": [333333333.33333329, 1e30, 4.5, 2e-3, 1e-27], "string": "€$\u000f\nA'B\"\\\\\"/", "literals": [None, True]}
+    value = {
+        "numbers": [333333333.33333329, 1e30, 4.5, 2e-3, 1e-27],
+        "string": '€$\u000f\nA\'B"\\\\"/',
+        "literals": [None, True],
+    }
     expected = (
         '{"literals":[null,true],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],'
         '"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 import pytest
 
 from tests.report.sample import SAMPLES, Sample
-from tfbench.report.drawing import Drawing, y_scale
+from tfbench.report.drawing import Drawing, log_axis, y_scale
 from tfbench.report.model import LoadPoint, ReportData
 from tfbench.report.sections import best, sections, slo_limits, slo_words
 from tfbench.report.share_drawings import outcome_table
@@ -101,6 +101,19 @@ def test_single_runs_are_faint_dots() -> None:
     assert all(text.startswith("P50, repeat ") for text in dots["hovertext"])
 
 
+def test_invalid_runs_are_crosses_in_the_lag_drawing() -> None:
+    sample = Sample()
+    sample.add_runs(4.0, 3, validity=lambda r: "INVALID" if r == 1 else "VALID")
+    sample.add_latency(4.0, "client_lag", 0.1, k=3)
+    (dots,) = [
+        t
+        for t in named(drawings(sample.data())["client-lag"], name="P99")
+        if "hovertext" in t and t["mode"] == "markers" and "error_y" not in t
+    ]
+    assert dots["marker"]["symbol"] == ["circle", "x-thin-open", "circle"]
+    assert [text.endswith("(INVALID run)") for text in dots["hovertext"]] == [False, True, False]
+
+
 def test_a_distribution_with_failures_stops_below_one() -> None:
     drawing = drawings(SAMPLES["healthy"]())["cdf-e2e"]
     curve = named(drawing, name="8 req/s", showlegend=True)[0]
@@ -139,13 +152,13 @@ def test_slo_limits() -> None:
     assert slo_words(SAMPLES["lone"]()) == "none"
 
 
-def test_the_best_load_is_valid_and_stable_in_every_run() -> None:
+def test_the_best_load_rests_on_valid_and_stable_runs() -> None:
     found = best(SAMPLES["healthy"]())
     assert found is not None
     assert found[0].load.value == 8.0
     found = best(SAMPLES["troubled"]())
     assert found is not None
-    assert found[0].load.value == 2.0
+    assert found[0].load.value == 4.0, "the INVALID runs are left out of its figures"
     assert best(SAMPLES["all_failed"]()) is None
 
 
@@ -160,6 +173,21 @@ def test_scales() -> None:
     assert (near.log, near.low) == (False, 0.0)
     assert near.high < 40, "a far bound runs off the plot instead of flattening it"
     assert y_scale([]) == y_scale(())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.02, 5000.0, [0.1, 1.0, 10.0, 100.0, 1000.0]),
+        (8.0, 220.0, [10.0, 20.0, 50.0, 100.0, 200.0]),
+        (6.0, 26.0, [7.0, 10.0, 15.0, 20.0]),
+        (310.0, 370.0, [320.0, 340.0, 360.0]),
+    ],
+)
+def test_log_axes_have_round_ticks(low: float, high: float, ticks: list[float]) -> None:
+    axis = log_axis(low, high)
+    assert axis["tickvals"] == pytest.approx(ticks)
+    assert len(axis["ticktext"]) == len(ticks)
 
 
 def test_all_at_once_stands_beyond_the_other_loads() -> None:

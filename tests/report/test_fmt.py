@@ -38,6 +38,8 @@ def figure(value: float | None, lo: float | None, hi: float | None, **more: obje
         (figure(2.0004, 2.0001, 2.0008), "2.0004 [2.0001, 2.0008]", ""),
         (figure(12.3, 11.9, None), "12.3 ≥ 11.9", "≥"),
         (figure(0.0, None, 0.012, unit="1"), "0 ≤ 1.20", "≤"),
+        (figure(1.0, 0.9119, None, unit="1"), "100 ≥ 91.2", "≥"),
+        (figure(0.9812, 0.9711, 0.99999, unit="1"), "98.1 [97.1, 100.0]", ""),
         (figure(12.3, 11.9, 12.8, settled=False), "12.3? [11.9, 12.8]", "?"),
         (figure(12.3, 11.9, None, settled=False), "12.3? ≥ 11.9", "?"),
         (figure(None, 91.2, None), "≥ 91.2", "≥"),

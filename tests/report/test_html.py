@@ -79,7 +79,7 @@ def test_a_healthy_report_answers_the_question_first() -> None:
         "15 of 15 runs VALID, 3 of 3 load points stable, K = 5.",
         "quality not judged",
         "SLO: TTFT ≤ 500 ms, TPOT ≤ 40 ms, ICL each P99 ≤ 100 ms",
-        "Highest goodput on a load point that is VALID and stable in every run: 8 req/s",
+        "Highest goodput over VALID, stable runs: 8 req/s",
         "7.50 requests/s",
         "n = 2,400, K = 5; t on log of runs (K=5)",
     ):

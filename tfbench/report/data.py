@@ -62,7 +62,12 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
         runs=runs,
         verdicts=verdicts,
         figures=_records(figures(con, study_id, run_ids=chosen)),
-        run_figures=[row for row in _records(run_figures(con, study_id)) if row["run_id"] in kept],
+        run_figures=[
+            row
+            for row in _records(run_figures(con, study_id))
+            # An INVALID run's lag is told: it is why the run is INVALID.
+            if row["run_id"] in kept or str(row["figure"]).startswith("client_lag")
+        ],
         outcomes=_records(outcomes(con, study_id)),
         errors=rows(_ERRORS),
         cdfs=study_cdfs(con, study_id, chosen),

@@ -14,6 +14,7 @@ Spec = dict[str, Any]
 HEIGHT = 330
 DASHES = ("solid", "dash", "dot", "dashdot")
 LOG_SPAN = 30.0
+LOG_STEPS = ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), tuple(n / 10 for n in range(10, 100, 2)))
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,18 @@ class Scale:
 
 
 def log_axis(low: float, high: float) -> Spec:
-    """A logarithmic axis with ticks at 1, 2, 5 (at 1 alone over more than three decades)."""
+    """A logarithmic axis with ticks at round numbers, three or more where there are as many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if math.log10(high / low) <= 3 else (1,)
-    ticks = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
+    ticks: list[float] = []
+    for steps in (
+        (1.0,),
+        (1.0, 2.0, 5.0),
+        (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0),
+        tuple(n / 10 for n in range(10, 100, 2)),
+    ):
+        ticks = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
+        if len(ticks) >= 3:
+            break
     return {
         "type": "log",
         "range": [math.log10(low), math.log10(high)],

@@ -44,16 +44,17 @@ def decimals_for(numbers: Iterable[float], digits: int = 3) -> int:
     return decimals
 
 
-def _texter(known: Sequence[float], digits: int = 3) -> Callable[[float], str]:
+def _texter(known: Sequence[float], digits: int = 3, percent: bool = False) -> Callable[[float], str]:
     """Formats every number of one figure alike; very large and very small ones get an exponent."""
     small = any(x != 0 and abs(x) < 1e-4 for x in known)
-    decimals = decimals_for(known, digits)
+    # 100 % is exact or a bound's neighbour; its bound wants more than whole per cents.
+    decimals = max(decimals_for(known, digits), int(percent))
     large = {x for x in known if abs(x) >= 10**digits}
     apart = len({f"{x:.0f}" for x in large}) == len(large)
 
     def text(x: float) -> str:
-        if x == 0:
-            return "0"
+        if x == 0 or (percent and x == 100):
+            return f"{x:.0f}"
         if small or abs(x) >= 1e9:
             return f"{x:.{digits}g}"
         return f"{x:,.{0 if x in large and apart else decimals}f}"
@@ -75,7 +76,7 @@ def shown(figure: Figure | None, comma: str = ", ") -> Shown:
     scale = scale_of(figure.unit)
     value, lo, hi = (None if x is None else x * scale for x in (figure.value, figure.lo, figure.hi))
     known = [x for x in (value, lo, hi) if x is not None]
-    text = _texter(known)
+    text = _texter(known, percent=scale == 100.0)
     bound = _bound(lo, hi, text, comma)
     if value is None:
         return Shown(bound, "", bound[0] if bound[:1] in "≥≤" else "")

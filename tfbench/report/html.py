@@ -16,7 +16,7 @@ from tfbench.core.resources import data_dir
 from tfbench.report.escape import csp_hash, harmless, plain, script_json
 from tfbench.report.fmt import NOTHING, number, shown, unit_words
 from tfbench.report.model import Definition, Figure, ReportData
-from tfbench.report.overview import columns, headline, marks_note, method_notes, standing_notes, state, unfit_notes
+from tfbench.report.overview import columns, headline, marks_notes, method_notes, standing_notes, state, unfit_notes
 from tfbench.report.sections import best, sections, slo_words
 from tfbench.report.share_drawings import outcome_table, share
 from tfbench.report.theme import DARK, LIGHT
@@ -67,7 +67,7 @@ def html_report(data: ReportData) -> str:
         best=best(data),
         slo=slo_words(data),
         notes=standing_notes(data),
-        marks=marks_note(data),
+        marks=marks_notes(data),
         methods=method_notes(data),
         unfit=unfit_notes(data),
         signals=signal_table(data),

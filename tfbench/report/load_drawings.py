@@ -57,7 +57,9 @@ def against_load(
         why = notes or (("No such figure in this study.",) if not found else ())
         return Drawing(key, title, lead, " ".join(["Nothing to draw (n = 0).", *why]), (), None)
     at, x = load_axis(data)
-    extra = [limit for limit, _ in limits if limit <= 4 * max((f.value or f.lo or 0.0) for f in drawn)]
+    names = {one.figure for one in series}
+    extra = [r.value for r in data.run_figures if r.name in names and r.value is not None]
+    extra += [limit for limit, _ in limits if limit <= 4 * max([f.value or f.lo or 0.0 for f in drawn] + extra)]
     if diagonal:
         extra += [load.value for load in data.loads if math.isfinite(load.value)]
     y = scale or y_scale(drawn, extra)
@@ -142,6 +144,7 @@ def _series(
             }
         )
     loads = {f.load for f in held}
+    unfit = {run.run_id for run in data.runs if run.invalid}
     dots = [(r, r.value) for r in data.run_figures if r.name == one.figure and r.value is not None and r.load in loads]
     if len({r.run_id for r, _ in dots}) > len(held):
         out.append(
@@ -150,10 +153,16 @@ def _series(
                 "mode": "markers",
                 "x": [at[r.load] for r, _ in dots],
                 "y": [value for _, value in dots],
-                "marker": {"color": f"{role}/0.45", "size": 4, "symbol": "circle"},
+                "marker": {
+                    "color": [role if r.run_id in unfit else f"{role}/0.45" for r, _ in dots],
+                    "size": [7 if r.run_id in unfit else 4 for r, _ in dots],
+                    "symbol": ["x-thin-open" if r.run_id in unfit else "circle" for r, _ in dots],
+                },
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"{name}, repeat {r.repeat}: {label(number(value * scale_of(r.unit)))}" for r, value in dots
+                    f"{name}, repeat {r.repeat}: {number(value * scale_of(r.unit))}"
+                    + (" (INVALID run)" if r.run_id in unfit else "")
+                    for r, value in dots
                 ],
                 "showlegend": False,
             }

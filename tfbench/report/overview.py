@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tfbench.core.kinds import RunStatus
 from tfbench.report.fmt import NOTHING, UNSETTLED, gathered, method_sentence, repeats, shown, span
+from tfbench.report.judged import chosen_runs
 from tfbench.report.model import Figure, LoadPoint, ReportData
 
 
@@ -42,17 +43,18 @@ class State:
 
 
 def state(data: ReportData, load: LoadPoint) -> State:
-    """The judgements over a load point's runs."""
+    """The judgements over a load point's runs; stability is that of the runs its figures are made from."""
     runs = data.runs_at(load)
     judged = [run for run in runs if run.validity is not None]
     invalid = [run for run in judged if run.invalid]
-    calm = [run for run in runs if run.stability is not None]
+    chosen = chosen_runs(runs)
+    calm = [run for run in chosen if run.stability is not None]
     unstable = [run for run in calm if run.unstable]
     other = sorted({run.stability for run in calm if run.stability and not run.unstable} - {"stable"})
     return State(
         validity=_some("INVALID", len(invalid), len(runs))
         or ("VALID" if judged and len(judged) == len(runs) else "not judged"),
-        stability=_some("unstable", len(unstable), len(runs)) or (", ".join(other) or "stable" if calm else NOTHING),
+        stability=_some("unstable", len(unstable), len(chosen)) or (", ".join(other) or "stable" if calm else NOTHING),
         fit=False if invalid else True if judged else None,
         steady=False if unstable else True if calm and not other else None,
         status=", ".join(
@@ -75,8 +77,8 @@ def summary_figures(data: ReportData) -> list[Figure]:
     return [f for load in data.loads for name in wanted if (f := data.figure(load, name)) is not None]
 
 
-def marks_note(data: ReportData) -> list[str]:
-    """What the marks in the summary mean, only for those that are there, with the reasons."""
+def marks_notes(data: ReportData) -> list[tuple[str, tuple[str, ...]]]:
+    """(meaning, reasons) of every mark that is in the summary; a reason starts with the figures it is about."""
     heads = {column.figure: column.head for column in columns(data)}
     words = {
         UNSETTLED: "? the sample's own value; n can't settle it",
@@ -95,11 +97,10 @@ def marks_note(data: ReportData) -> list[str]:
                 "not in this study" if figure is None else "no reason given"
             )
             by_mark.setdefault(mark, {}).setdefault(reason, []).append((head, load.label))
-    out = []
-    for mark, reasons in by_mark.items():
-        told = "; ".join(f"{gathered(where)}: {reason}" for reason, where in reasons.items())
-        out.append(f"{words[mark]}: {told}.")
-    return out
+    return [
+        (words[mark], tuple(f"{gathered(where)}: {reason}" for reason, where in reasons.items()))
+        for mark, reasons in by_mark.items()
+    ]
 
 
 def method_notes(data: ReportData) -> list[str]:

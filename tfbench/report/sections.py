@@ -1,13 +1,13 @@
 """Which drawings a report has, in which order, and what it says about each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfbench.report.drawing import Drawing, Scale
 from tfbench.report.escape import plain
+from tfbench.report.judged import chosen_runs
 from tfbench.report.load_drawings import Series, against_load, quantiles
-from tfbench.report.model import Figure, ReportData
-from tfbench.report.overview import state
+from tfbench.report.model import Figure, ReportData, Run
 from tfbench.report.share_drawings import cdf_drawing, outcomes_drawing
 
 Limits = tuple[tuple[float, str], ...]
@@ -162,7 +162,7 @@ def client_lag(data: ReportData) -> Drawing:
         data,
         "client-lag",
         "Client lag",
-        "(Dispatched − due) + (sent − ready).",
+        "(Dispatched − due) + (sent − ready). Crosses are runs judged INVALID; no other drawing has them.",
         quantiles("client_lag"),
         "client lag, ms",
         limits=marks,
@@ -170,11 +170,15 @@ def client_lag(data: ReportData) -> Drawing:
 
 
 def best(data: ReportData) -> tuple[Figure, Figure | None, Figure | None] | None:
-    """The highest goodput among load points whose runs are all VALID and stable, with its good fraction and cost."""
-    fit = [load for load in data.loads if (s := state(data, load)).fit and s.steady is not False]
+    """The highest goodput among load points whose figures rest on VALID, stable runs; its good fraction and cost."""
+    fit = [load for load in data.loads if _is_evidence(chosen_runs(data.runs_at(load)))]
     goodputs = [data.figure(load, "goodput_requests_per_s") for load in fit]
     found = [(f.value, f) for f in goodputs if f is not None and f.value is not None]
     if not found:
         return None
     top = max(found, key=lambda pair: pair[0])[1]
     return top, data.figure(top.load, "good_fraction"), data.figure(top.load, "cost_per_million_qualified_tokens")
+
+
+def _is_evidence(runs: Sequence[Run]) -> bool:
+    return bool(runs) and all((run.validity or "").lower() == "valid" and not run.unstable for run in runs)

@@ -17,13 +17,16 @@ from tfbench.report.overview import (
     State,
     columns,
     headline,
-    marks_note,
+    marks_notes,
     method_notes,
     standing_notes,
     state,
     unfit_notes,
 )
 from tfbench.report.sections import slo_words
+
+REASONS = 4
+"""At most so many reasons are told for one mark; the page tells all."""
 
 
 def summary(data: ReportData, width: int) -> RenderableType:
@@ -33,7 +36,7 @@ def summary(data: ReportData, width: int) -> RenderableType:
     engine = plain(study.section("engine").get("name") or study.section("endpoint").get("adapter") or "", 24)
     head = Text(plain(study.name, 48), style="bold")
     head.append(f"  {model}" + (f" on {engine}" if engine else ""), style="")
-    head.append(f"  study {study.study_id[:12]}", style="dim")
+    head.append(f"  study {plain(study.study_id, 40)}", style="dim")
     lines: list[RenderableType] = [head, Text(f"SLO: {slo_words(data)}. {headline(data)}.", style="dim")]
     if data.simulated:
         lines.append(Text("SIMULATED", style="bold magenta"))
@@ -93,7 +96,9 @@ def _state(of: State) -> Text:
 def _notes(data: ReportData) -> list[RenderableType]:
     out: list[RenderableType] = []
     out += [_note(line, "red" if invalid else "yellow") for invalid, line in unfit_notes(data)]
-    out += [_note(line, "yellow") for line in marks_note(data)]
+    for meaning, reasons in marks_notes(data):
+        more = f"; {len(reasons) - REASONS} more on the page" if len(reasons) > REASONS else ""
+        out.append(_note(f"{meaning}: {'; '.join(reasons[:REASONS])}{more}.", "yellow"))
     out += [_note(line, "dim") for line in method_notes(data)]
     standing = standing_notes(data)
     if standing:

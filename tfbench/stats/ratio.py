@@ -163,7 +163,7 @@ def _zero_ratio(
         lo,
         hi,
         level=level,
-        method=approximate("Poisson bound on no events", k, "no events"),
+        method=approximate("Poisson bound on no events", k, "no events, one bound"),
         n=0,
         k=k,
         settled=False,

@@ -1,0 +1,333 @@
+"""One figure from several runs: which method when, golden numbers, and every edge on the way."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfbench.stats.combine import (
+    combine_chunk_quantile,
+    combine_fraction,
+    combine_quantile,
+    combine_ratio,
+    combine_values,
+)
+from tfbench.stats.interval import Interval
+from tfbench.stats.quantile import Clusters
+from tfbench.stats.ratio import RatioRun
+
+SECOND = 1_000_000_000
+
+
+def exponential(seed: int, k: int, n: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.exponential(size=n) for _ in range(k)]
+
+
+def counted(times_s: list[float], window_s: float = 10.0, **sides: Any) -> RatioRun:
+    """Events of amount 1 per second of the window, unless `num` or `den` says otherwise."""
+    t_ns = (np.array(times_s) * SECOND).astype(np.int64)
+    return RatioRun(
+        0, int(window_s * SECOND), t_ns, sides.pop("num", np.ones(len(t_ns))), sides.pop("den", None), **sides
+    )
+
+
+# Quantiles ------------------------------------------------------------------------------------------------------------
+
+
+def test_five_runs_worked_out() -> None:
+    # Runs whose P50 is 1, 2, 4, 8, 16 of 200 well mixed values each.
+    mixed = np.random.default_rng(1).permutation(np.linspace(0.5, 1.5, 201))
+    got = combine_quantile([mixed * 2.0**i for i in range(5)], 0.5)
+    # Logs in base 2: 0..4, mean 2, s = sqrt(2.5), t = 2.776445: half = 2.776445 * sqrt(2.5) / sqrt(5) = 1.963243.
+    assert got.value == pytest.approx(4.0)
+    assert got.lo == pytest.approx(4.0 * 2**-1.963243, rel=1e-6)
+    assert got.hi == pytest.approx(4.0 * 2**1.963243, rel=1e-6)
+    assert (got.method, got.k, got.n, got.settled, got.reason) == ("t on log of runs (K=5)", 5, 1005, True, None)
+
+
+def test_three_and_four_are_labelled_few() -> None:
+    assert combine_quantile(exponential(2, 3, 500), 0.5).method == "t on log of runs (K=3, few)"
+    assert combine_quantile(exponential(2, 4, 500), 0.5).method == "t on log of runs (K=4, few)"
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_one_or_two_runs_are_approximate_and_say_how_good(k: int) -> None:
+    got = combine_quantile(exponential(3, k, 2000), 0.95)
+    assert got.method.startswith(f"approximate: ranks with n_eff (K={k}), measured coverage ≈ ")
+    assert got.settled and got.lo is not None and got.hi is not None
+    assert got.n_eff is not None and got.n_eff <= got.n == 2000 * k
+
+
+def test_two_runs_span_their_own_values() -> None:
+    a, b = exponential(4, 2, 1000)
+    got = combine_quantile([a, b * 3.0], 0.5)
+    assert got.lo is not None and got.hi is not None
+    assert got.lo <= np.quantile(a, 0.5, method="inverted_cdf")
+    assert got.hi >= np.quantile(b * 3.0, 0.5, method="inverted_cdf")
+
+
+def test_fifty_samples_do_not_carry_p99() -> None:
+    (x,) = exponential(5, 1, 50)
+    got = combine_quantile([x], 0.99)
+    assert got.value == x.max()
+    assert got.hi is None and not got.settled
+    assert got.lo is not None and got.lo < got.value
+    assert got.reason == "not settled: the weakest run is worth 50 independent observations, P99 takes 1000"
+
+
+def test_an_unsettled_quantile_keeps_its_near_bound_only() -> None:
+    runs = exponential(6, 5, 300)
+    high, low = combine_quantile(runs, 0.99), combine_quantile(runs, 0.01)
+    assert (high.hi, high.settled) == (None, False) and high.lo is not None
+    assert (low.lo, low.settled) == (None, False) and low.hi is not None
+    assert high.reason is not None and high.reason.startswith("not settled")
+
+
+def test_a_fifth_of_failures_makes_p95_infinite() -> None:
+    runs = exponential(7, 5, 400)
+    for run in runs:
+        run[::5] = math.inf
+    got = combine_quantile(runs, 0.95)
+    assert (got.value, got.lo, got.hi, got.settled) == (None, None, None, False)
+    assert got.reason == "P95 is infinite in 5 of 5 runs; P95 overall: 20 % of the attempts failed"
+    # P50 doesn't mind.
+    assert combine_quantile(runs, 0.5).hi is not None
+
+
+def test_one_run_failing_leaves_a_lower_bound() -> None:
+    runs = exponential(8, 5, 400)
+    runs[2][:] = math.inf
+    got = combine_quantile(runs, 0.5)
+    finite = [np.quantile(run, 0.5, method="inverted_cdf") for i, run in enumerate(runs) if i != 2]
+    assert (got.value, got.hi) == (None, None)
+    assert got.lo == min(finite)
+    assert got.method == "lowest run (K=5)"
+    assert got.reason is not None and got.reason.startswith("P50 is infinite in 1 of 5 runs")
+    # Three runs are too few for their minimum to bound anything: the ranks of all attempts would have to.
+    three = combine_quantile(runs[:3], 0.5)
+    assert (three.value, three.hi) == (None, None) and three.method.startswith("approximate: ranks with n_eff (K=3)")
+    for run in runs:
+        run[:] = np.random.default_rng(9).permutation(np.concatenate([np.arange(1.0, 381.0), np.full(20, math.inf)]))
+    runs[2][runs[2] > 370] = math.inf
+    scattered = combine_quantile(runs[:3], 0.95)
+    assert (scattered.value, scattered.hi) == (None, None) and scattered.lo is not None and scattered.lo > 300
+
+
+def test_everything_failed() -> None:
+    for k in (1, 2, 5):
+        got = combine_quantile([np.full(100, math.inf)] * k, 0.5)
+        assert (got.value, got.lo, got.hi, got.settled, got.n) == (None, None, None, False, 100 * k)
+        assert got.reason is not None and "100 % of the attempts failed" in got.reason
+
+
+def test_the_upper_bound_may_fall_on_failures() -> None:
+    x = np.random.default_rng(9).exponential(size=1000)
+    x[np.random.default_rng(10).permutation(1000)[:45]] = math.inf
+    got = combine_quantile([x], 0.95)
+    assert got.value is not None and got.lo is not None and got.hi is None
+    assert got.reason == "the upper bound falls on attempts that failed (4.5 %)"
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_all_equal_has_no_zero_width(k: int) -> None:
+    got = combine_quantile([np.full(500, 7.0)] * k, 0.5)
+    assert (got.value, got.lo, got.hi) == (7.0, None, None)
+    assert got.reason is not None and "no spread" in got.reason
+
+
+def test_equal_run_figures_fall_back_on_ranks() -> None:
+    base = np.random.default_rng(11).permutation(np.linspace(1.0, 2.0, 501))
+    got = combine_quantile([base, base[::-1].copy(), np.roll(base, 100)], 0.5)
+    assert got.value == 1.5 and got.lo is not None and got.hi is not None and got.lo < 1.5 < got.hi
+    assert got.method.startswith("approximate: ranks with n_eff (K=3)")
+    assert got.reason == "all runs gave the same figure"
+
+
+def test_zeros_take_t_on_plain_values() -> None:
+    runs = [np.zeros(100), *exponential(12, 4, 100)]
+    got = combine_quantile(runs, 0.5)
+    assert got.method == "t on runs (K=5)"
+    assert got.value is not None and got.value > 0 and got.hi is not None
+    assert got.lo is None or got.lo > 0
+    assert got.reason is not None and "logs" in got.reason
+
+
+def test_no_data() -> None:
+    for runs in ([], [np.array([])], [np.array([])] * 5):
+        got = combine_quantile(runs, 0.5)
+        assert (got.value, got.lo, got.hi, got.n, got.k) == (None, None, None, 0, 0)
+        assert got.reason is not None and got.reason.endswith("no data")
+
+
+def test_a_run_without_data_is_named_and_not_counted() -> None:
+    got = combine_quantile([*exponential(13, 4, 300), np.array([])], 0.5)
+    assert (got.k, got.method, got.reason) == (4, "t on log of runs (K=4, few)", "1 of 5 runs have no data")
+
+
+def test_one_attempt() -> None:
+    got = combine_quantile([np.array([3.0])], 0.5)
+    assert (got.value, got.lo, got.hi, got.settled, got.n) == (3.0, None, None, False, 1)
+    assert combine_quantile([np.array([3.0])] * 5, 0.5).value == 3.0
+
+
+def test_the_order_of_attempts_matters() -> None:
+    x = np.random.default_rng(14).exponential(size=2000)
+    mixed, sorted_ = combine_quantile([x], 0.5), combine_quantile([np.sort(x)], 0.5)
+    assert mixed.n_eff is not None and sorted_.n_eff is not None
+    assert mixed.n_eff > 1000 > 50 > sorted_.n_eff
+
+
+def test_misuse() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        combine_quantile([np.array([1.0, math.nan])], 0.5)
+    with pytest.raises(ValueError, match="NaN"):
+        combine_quantile([np.array([-math.inf])], 0.5)
+    with pytest.raises(ValueError, match="p must"):
+        combine_quantile([], 1.5)
+    with pytest.raises(ValueError, match="level"):
+        combine_quantile([], 0.5, level=95)
+    with pytest.raises(ValueError, match="one-dimensional"):
+        combine_quantile([np.ones((2, 2))], 0.5)
+
+
+# Gaps between chunks --------------------------------------------------------------------------------------------------
+
+
+def test_gaps_are_drawn_by_request() -> None:
+    rng = np.random.default_rng(15)
+    speed = rng.exponential(size=2000)
+    clustered = Clusters(np.repeat(speed, 30), np.repeat(np.arange(2000), 30))
+    got = combine_chunk_quantile([clustered], 0.9)
+    as_if_independent = combine_quantile([rng.permutation(clustered.values)], 0.9)
+    alone = combine_quantile([speed], 0.9)
+    assert got.n == 60_000 and got.n_eff is not None and alone.n_eff is not None
+    assert got.n_eff == pytest.approx(alone.n_eff, rel=0.01)
+    assert width(got) > 4 * width(as_if_independent)
+    assert "over requests" in got.method
+
+
+def test_rows_may_come_in_any_order() -> None:
+    rng = np.random.default_rng(16)
+    values, owner = rng.exponential(size=3000), np.repeat(np.arange(300), 10)
+    order = rng.permutation(3000)
+    there = combine_chunk_quantile([Clusters(values, owner)], 0.5)
+    back = combine_chunk_quantile([Clusters(values[order], owner[order])], 0.5)
+    assert (there.value, there.n_eff) == (back.value, pytest.approx(back.n_eff))
+
+
+def test_gaps_of_one_request_or_none() -> None:
+    one = combine_chunk_quantile([Clusters(np.arange(1.0, 101.0), np.zeros(100, dtype=np.int64))], 0.5)
+    assert (one.value, one.hi, one.settled, one.n_eff) == (50.0, None, False, 1.0)
+    empty = Clusters(np.array([]), np.array([], dtype=np.int64))
+    assert combine_chunk_quantile([empty, empty], 0.5).reason == "2 of 2 runs have no data; no data"
+    with pytest.raises(ValueError, match="owners"):
+        combine_chunk_quantile([Clusters(np.ones(3), np.zeros(2, dtype=np.int64))], 0.5)
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def test_values() -> None:
+    got = combine_values([1.0, 2.0, 4.0, 8.0, 16.0], n=70)
+    assert got.value == pytest.approx(4.0) and got.hi == pytest.approx(4.0 * 2**1.963243, rel=1e-6)
+    assert (got.n, got.settled) == (70, True)
+    two = combine_values([1.0, 4.0], n=2)
+    assert (two.value, two.lo, two.hi, two.settled) == (pytest.approx(2.0), None, None, False)
+    assert two.reason == "2 of the 3 runs that bounds take"
+    assert combine_values([math.inf], n=1).reason == "the figure is infinite"
+    assert combine_values([], n=0).value is None
+    negative = combine_values([-1.0, 0.0, 1.0], n=3)
+    assert negative.value == 0.0 and negative.lo == pytest.approx(-2.484, abs=1e-3)
+    equal = combine_values([2.0] * 5, n=5)
+    assert (equal.value, equal.lo, equal.reason) == (2.0, None, "all runs gave the same figure")
+
+
+def test_values_beyond_a_numbers_range() -> None:
+    got = combine_values([1e-300, 1.0, 1e300], n=3)
+    assert got.value == pytest.approx(1.0) and got.hi is None
+    assert got.reason is not None
+
+
+def width(interval: Interval) -> float:
+    assert interval.lo is not None and interval.hi is not None
+    return interval.hi - interval.lo
+
+
+# Whatever comes -------------------------------------------------------------------------------------------------------
+
+LATENCY = st.floats(0.0, 1e6) | st.sampled_from([0.0, 1.0, math.inf])
+RUN = st.lists(LATENCY, max_size=40).map(lambda x: np.array(x, dtype=np.float64))
+
+
+def honest(got: Interval) -> None:
+    """What `Interval` itself doesn't check."""
+    assert got.n >= 0 and got.k >= 0 and got.method
+    if got.n_eff is not None:
+        assert 1.0 <= got.n_eff <= got.n
+    if got.settled:
+        assert got.n > 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(runs=st.lists(RUN, max_size=6), p=st.sampled_from([0.05, 0.5, 0.95, 0.99]))
+def test_any_latencies_give_an_honest_interval(runs: list[np.ndarray], p: float) -> None:
+    got = combine_quantile(runs, p)
+    honest(got)
+    owners = [np.arange(len(run)) // 3 for run in runs]
+    honest(combine_chunk_quantile([Clusters(r, o) for r, o in zip(runs, owners, strict=True)], p))
+    good = [run < 2.0 for run in runs]
+    for score in (None, runs):
+        share = combine_fraction(good, score=score)
+        honest(share)
+        for number in (share.value, share.lo, share.hi):
+            assert number is None or 0.0 <= number <= 1.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    runs=st.lists(st.lists(st.floats(0.001, 1e3), min_size=1, max_size=40), min_size=1, max_size=6),
+    p=st.sampled_from([0.5, 0.95]),
+    scale=st.sampled_from([1e-6, 0.5, 1024.0, 1e9]),
+)
+def test_units_do_not_matter(runs: list[list[float]], p: float, scale: float) -> None:
+    small = combine_quantile([np.array(run) for run in runs], p)
+    large = combine_quantile([np.array(run) * scale for run in runs], p)
+    for a, b in ((small.value, large.value), (small.lo, large.lo), (small.hi, large.hi)):
+        assert b is None if a is None else b == pytest.approx(a * scale, rel=1e-6)
+    assert (small.method, small.settled) == (large.method, large.settled)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    runs=st.lists(st.lists(st.floats(0.001, 1e3), min_size=1, max_size=40), min_size=3, max_size=6),
+    added=st.floats(0.1, 100.0),
+)
+def test_slower_runs_have_a_larger_figure(runs: list[list[float]], added: float) -> None:
+    fast = combine_quantile([np.array(run) for run in runs], 0.5).value
+    slow = combine_quantile([np.array(run) + added for run in runs], 0.5).value
+    assert fast is not None and slow is not None and slow > fast
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    runs=st.lists(
+        st.lists(st.tuples(st.floats(0.0, 10.0), st.floats(0.0, 1e4) | st.just(0.0)), max_size=25), max_size=6
+    ),
+    side=st.sampled_from(["rate", "cost", "per event"]),
+    size=st.sampled_from([None, 1.0, 50.0]),
+)
+def test_any_events_give_an_honest_ratio(runs: list[list[tuple[float, float]]], side: str, size: float | None) -> None:
+    given_runs = []
+    for run in runs:
+        amount = np.array([a for _, a in run], dtype=np.float64)
+        sides: dict[str, Any] = {
+            "rate": {"num": amount, "den": None},
+            "cost": {"num": None, "den": amount},
+            "per event": {"num": amount, "den": np.ones(len(run))},
+        }[side]
+        given_runs.append(counted([t for t, _ in run], event_size=size, **sides))
+    honest(combine_ratio(given_runs, scale=3.0))

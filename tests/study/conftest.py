@@ -1,0 +1,46 @@
+"""One small real study of the reference engine, shared by the tests that read it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfbench.engine.config import EngineConfig
+from tfbench.engine.process import RunningEngine, start_engine
+from tfbench.engine.step_time import StepTime
+from tfbench.manifest import Manifest, load_manifest
+from tfbench.study import StudyDone, run_study
+
+TEXT = """
+name = "small"
+model = { name = "tfbench-engine" }
+endpoint = { adapter = "tfbench" }
+workload = { input_tokens = { dist = "uniform", min = 8, max = 24 }, output_tokens = 8 }
+load = { rates = [10, 20], duration_s = 1, warmup_s = 0.3, drain_s = 1, repeats = 2, seed = 3 }
+slo = { ttft_ms = 2000, tpot_ms = 500 }
+cost = { resources = [{ name = "gpu", hourly = 3.6 }] }
+storage = { text = true }
+"""
+
+
+@pytest.fixture(scope="session")
+def manifest_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("manifest") / "small.toml"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[RunningEngine]:
+    with start_engine(EngineConfig(step_time=StepTime(base_ms=4.0))) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def manifest(manifest_path: Path, engine: RunningEngine) -> Manifest:
+    return load_manifest(manifest_path, url=engine.url)
+
+
+@pytest.fixture(scope="session")
+def study(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> StudyDone:
+    return run_study(manifest, tmp_path_factory.mktemp("study") / "w.duckdb")
