@@ -1,4 +1,4 @@
-"""Synthetic studies with every edge a report has to show, in rows shaped like the warehouse's and the metrics'."""
+"""Builds synthetic studies from rows shaped like the warehouse's and the metrics'."""
 
 import json
 import math
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfbench.core.kinds import Outcome
-from tfbench.report.cdf import empirical_cdf
+from tfbench.report.cdf import POINTS, empirical_cdf
 from tfbench.report.data import assemble
 from tfbench.report.model import Cdf, Definition, LoadPoint, ReportData
 
@@ -135,7 +134,7 @@ class Sample:
                     "status": status,
                     "measure_start_ns": start,
                     "measure_end_ns": start + 60 * 10**9,
-                    "observed": json.dumps({"models": [self.manifest["model"]["name"]]}),
+                    "observed": json.dumps({"models": ["llama-3.1-8b"]}),
                     "signals": json.dumps(signals),
                     "origin": origin,
                 }
@@ -227,7 +226,13 @@ class Sample:
             )
 
     def add_cdfs(
-        self, load: float, medians: dict[str, float], repeats: int, failed: int = 0, arm: str | None = None
+        self,
+        load: float,
+        medians: dict[str, float],
+        repeats: int,
+        failed: int = 0,
+        arm: str | None = None,
+        points: int = POINTS,
     ) -> None:
         """A lognormal distribution per metric."""
         rng = np.random.default_rng(int(load * 10) if math.isfinite(load) else 1)
@@ -239,7 +244,7 @@ class Sample:
                 if metric in {"ttft", "e2e"}:
                     x[: failed // repeats] = np.inf
                 runs.append((x, np.ones(n, dtype=np.int64)))
-            cdf = empirical_cdf(LoadPoint(load, arm), metric, runs)
+            cdf = empirical_cdf(LoadPoint(load, arm), metric, runs, points)
             if cdf is not None:
                 self.cdfs.append(cdf)
 
@@ -251,197 +256,3 @@ DEFINITIONS = (
     ),
     Definition("good_fraction", "1", "higher", "Good ÷ counted attempts scheduled in the window.", "DistServe", ()),
 )  # fmt: skip
-
-MEDIANS = {"ttft": 80.0, "tpot": 11.0, "icl": 10.5, "e2e": 1500.0}
-
-
-def healthy() -> ReportData:
-    """Three valid, stable load points, K = 5, everything settled."""
-    sample = Sample()
-    for load, slow, good in ((2.0, 1.0, 0.995), (4.0, 1.15, 0.991), (8.0, 1.9, 0.942)):
-        sample.add_runs(load, 5)
-        for stem in STEMS:
-            median = {"ttft": 80, "ttft_service": 79, "tpot": 11, "icl": 10.5, "e2e": 1500, "client_lag": 0.05}[stem]
-            sample.add_latency(load, stem, median * (slow if stem != "client_lag" else 1))
-        sample.add_work(load, load * 0.995, good)
-        bad = round(load * 60 * (1 - good))
-        sample.add_outcomes(load, 5, {"ok": int(load * 60) - bad, "timeout": bad})
-        sample.add_cdfs(load, {k: v * slow for k, v in MEDIANS.items()}, 5, failed=bad)
-    sample.counts = [
-        {
-            "load_value": 2.0,
-            "arm": None,
-            "counted": 120,
-            "excluded": 1,
-            "vacuous": r,
-            "vacuous_unknown": 0,
-            "tokens_unknown": 0,
-        }
-        for r in (2, 1)
-    ]
-    return sample.data()
-
-
-def troubled(words: Sequence[str] = HOSTILE) -> ReportData:
-    """Every kind of trouble at once, with hostile names and error texts."""
-    sample = Sample()
-    sample.manifest["name"] = words[0]
-    sample.manifest["model"]["name"] = words[1]
-    sample.manifest["engine"]["name"] = words[2]
-    sample.manifest["topology"]["gpu"] = words[3]
-    sample.manifest["cost"]["currency"] = words[4]
-    sample.host = {"name": words[0], words[1]: words[5]}
-    few = "P99 not settled: n_eff·(1−p) = 2.3 < 10 in 5 of 5 runs"
-    sample.add_runs(2.0, 5, reasons=())
-    sample.add_runs(
-        4.0, 5, validity=lambda r: "INVALID" if r in (1, 3) else "VALID", lag_ms=4.7,
-        reasons=("client lag p99 5.17 ms > 5 ms", words[0]),
-    )  # fmt: skip
-    sample.add_runs(
-        8.0, 5, stability=lambda _: "unstable", reasons=("backlog grows by 1.9 [1.4, 2.3] attempts/s", words[1])
-    )
-    sample.add_runs(16.0, 5, status="interrupted", validity=lambda _: None, stability=lambda _: None)
-    sample.add_runs(32.0, 3, validity=lambda _: "INVALID", reasons=(words[5],))
-    for stem in ("ttft", "tpot", "icl", "e2e", "client_lag"):
-        sample.add_latency(2.0, stem, 80.0 if stem != "client_lag" else 0.05)
-        sample.add_latency(4.0, stem, 110.0 if stem != "client_lag" else 1.0, settled=False, hi=None, reason=few)
-        sample.withhold(8.0, stem, f"withheld: unstable {words[0]}")
-        for p in (50, 95, 99):
-            sample.add_figure(
-                16.0,
-                f"{stem}_p{p}_ms",
-                "ms",
-                None,
-                lo=700.0 + p,
-                reason=f"over 1 − p of the attempts failed {words[1]}",
-                settled=False,
-                method="approximate: ranks with n_eff, measured coverage ≈ 91 %",
-                n_eff=88.0,
-            )
-    sample.add_work(2.0, 1.99, 0.99)
-    sample.add_work(4.0, 3.9, 0.9)
-    for load in (8.0, 16.0):
-        sample.add_figure(load, "throughput_requests_per_s", "requests/s", load / 2)
-        sample.add_figure(
-            load,
-            "goodput_requests_per_s",
-            "requests/s",
-            0.0,
-            lo=None,
-            hi=0.2,
-            reason="no good attempt: upper bound only",
-        )
-        sample.add_figure(
-            load, "good_fraction", "1", 0.0, lo=None, hi=0.012, reason="no good attempt: upper bound only"
-        )
-        sample.add_figure(
-            load, "cost_per_million_qualified_tokens", "USD/Mtok", None, lo=91.2, settled=False,
-            reason="zero qualified tokens: lower bound only",
-        )  # fmt: skip
-    every = {str(outcome): 7 + 3 * i for i, outcome in enumerate(Outcome)}
-    sample.add_outcomes(2.0, 5, {"ok": 119, "unsent": 1})
-    sample.add_outcomes(4.0, 5, every)
-    sample.add_outcomes(8.0, 5, {"ok": 300, "timeout": 180, words[4]: 3})
-    sample.add_outcomes(16.0, 5, {"rejected": 960})
-    for word in words:
-        sample.errors.append(
-            {"load_value": 4.0, "arm": None, "outcome": "http_error", "http_status": 500, "error": word, "n": 12}
-        )
-    sample.errors.append(
-        {"load_value": 16.0, "arm": None, "outcome": "rejected", "http_status": math.nan, "error": None, "n": 4800}
-    )
-    sample.add_cdfs(2.0, MEDIANS, 5)
-    sample.add_cdfs(4.0, {k: v * 1.4 for k, v in MEDIANS.items()}, 5, failed=60)
-    sample.add_cdfs(8.0, {k: v * 9 for k, v in MEDIANS.items()}, 5, failed=200)
-    sample.definitions = [Definition(words[0], words[1], None, words[2], words[3], ((words[4], words[5]),))]
-    return sample.data()
-
-
-def lone() -> ReportData:
-    """One load point (all at once), one run, nothing streamed, no cost, a simulated system, few attempts."""
-    sample = Sample()
-    sample.manifest["cost"] = {"currency": "USD", "resources": []}
-    sample.manifest["slo"] = {}
-    sample.add_runs(math.inf, 1, origin="simulated")
-    one = "approximate: ranks with n_eff, measured coverage ≈ 91 % (K=1)"
-    for stem in ("ttft", "tpot", "icl"):
-        sample.withhold(math.inf, stem, "no streamed chunks")
-    sample.add_latency(
-        math.inf,
-        "e2e",
-        900.0,
-        method=one,
-        k=1,
-        n=40,
-        n_eff=31.0,
-        hi=None,
-        settled=False,
-        reason="n = 40 can't carry it",
-    )
-    sample.add_latency(math.inf, "client_lag", 0.04, method=one, k=1, n=40, n_eff=31.0)
-    sample.add_figure(
-        math.inf, "throughput_requests_per_s", "requests/s", 11.0, method="time blocks (K=1), approximate", k=1
-    )
-    sample.add_figure(
-        math.inf, "goodput_requests_per_s", "requests/s", 11.0, method="time blocks (K=1), approximate", k=1
-    )
-    sample.add_figure(
-        math.inf, "good_fraction", "1", 1.0, lo=0.9119, hi=None, reason="all good: lower bound only", k=1, n=40,
-        method="Clopper-Pearson on pooled n_eff, approximate (K=1)",
-    )  # fmt: skip
-    sample.add_figure(
-        math.inf, "cost_per_million_qualified_tokens", "USD/Mtok", None, reason="the manifest names no cost"
-    )
-    sample.add_outcomes(math.inf, 1, {"ok": 40})
-    sample.add_cdfs(math.inf, {"e2e": 900.0}, 1)
-    return sample.data()
-
-
-def all_failed() -> ReportData:
-    """Every attempt of every run failed: no value anywhere but counts."""
-    sample = Sample()
-    for load in (2.0, 4.0):
-        sample.add_runs(load, 2)
-        for stem in STEMS:
-            sample.withhold(load, stem, "every attempt failed")
-        sample.add_outcomes(load, 2, {"connect_error": int(load * 60)})
-        sample.add_figure(load, "good_fraction", "1", 0.0, lo=None, hi=0.03, reason="no good attempt", k=2)
-        sample.errors.append(
-            {
-                "load_value": load,
-                "arm": None,
-                "outcome": "connect_error",
-                "http_status": None,
-                "error": "connection refused",
-                "n": 240,
-            }
-        )
-    return sample.data()
-
-
-def arms() -> ReportData:
-    """Two arms of a closed loop, a judged quality, values over four decades."""
-    sample = Sample(mode="closed")
-    sample.manifest["quality"] = {"judge": "exact"}
-    for load in (1.0, 4.0, 16.0, 64.0):
-        for arm, factor in (("base", 1.0), ("candidate", 0.8)):
-            sample.add_runs(load, 5, arm=arm)
-            sample.add_latency(load, "ttft", 20 * factor * load**1.5, arm=arm)
-            sample.add_outcomes(load, 5, {"ok": 100}, arm=arm)
-            sample.add_cdfs(load, {"ttft": 20 * factor * load**1.5}, 5, arm=arm)
-    return sample.data()
-
-
-def empty() -> ReportData:
-    """A study whose first run never came to an end."""
-    return Sample().data()
-
-
-SAMPLES: dict[str, Callable[[], ReportData]] = {
-    "healthy": healthy,
-    "troubled": troubled,
-    "lone": lone,
-    "all_failed": all_failed,
-    "arms": arms,
-    "empty": empty,
-}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.report.pages import Page, chromium, injected, opened
-from tests.report.sample import HOSTILE, SAMPLES
+from tests.report.sample import HOSTILE
+from tests.report.studies import SAMPLES
 from tfbench.report import write_html
 from tfbench.report.escape import plain
 from tfbench.report.sections import sections

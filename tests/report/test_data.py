@@ -139,7 +139,9 @@ def test_the_study_and_its_runs(data: ReportData) -> None:
 def test_figures_are_of_the_runs_that_are_fit(data: ReportData) -> None:
     goodput = {load.value: data.figure(load, "goodput_requests_per_s") for load in data.loads}
     assert {load: f.k for load, f in goodput.items() if f is not None} == {2.0: 3, 4.0: 2, 8.0: 3}
-    assert {run.run_id for run in data.run_figures if run.load.value == 4.0} == {"run-4-0", "run-4-2"}
+    told = {(f.run_id, f.name) for f in data.run_figures if f.load.value == 4.0}
+    assert {run_id for run_id, name in told if name == "goodput_requests_per_s"} == {"run-4-0", "run-4-2"}
+    assert ("run-4-1", "client_lag_p99_ms") in told, "the lag of an INVALID run is told"
     fraction = data.figure(LoadPoint(2.0), "good_fraction")
     assert fraction is not None
     assert fraction.value == pytest.approx(0.9)

@@ -94,4 +94,4 @@ def test_a_caption_states_n_k_level_and_method() -> None:
         "95 % intervals: t on log of runs (K=5) (at 2); time blocks (K=2) (at 4)."
     )
     assert caption([figure(None, None, None)]).startswith("n = 0")
-    assert method_sentence([figure(1.0, None, None, method=None)]) == "no interval."
+    assert method_sentence([figure(1.0, None, None, method=None)]) == "No interval."

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.report.pages import Page, injected
-from tests.report.sample import HOSTILE, SAMPLES, troubled
+from tests.report.sample import HOSTILE, STEMS, Sample
+from tests.report.studies import MEDIANS, SAMPLES, troubled
 from tfbench.core.errors import StorageError
 from tfbench.report import html_report, write_html
+from tfbench.report.cdf import points_for
 from tfbench.report.escape import csp_hash, plain
 from tfbench.report.sections import sections
 
@@ -20,6 +22,18 @@ def page(request: pytest.FixtureRequest) -> tuple[str, Page, str]:
 
 def test_fits_in_a_mail(page: tuple[str, Page, str]) -> None:
     assert len(page[2].encode()) < 6_000_000
+
+
+def test_twenty_load_points_still_fit_in_a_mail() -> None:
+    sample = Sample()
+    for load in range(2, 42, 2):
+        sample.add_runs(float(load), 5)
+        for stem in STEMS:
+            sample.add_latency(float(load), stem, 50.0 + load)
+        sample.add_work(float(load), load, 0.9)
+        sample.add_outcomes(float(load), 5, {"ok": 100})
+        sample.add_cdfs(float(load), MEDIANS, 5, points=points_for(20))
+    assert len(html_report(sample.data()).encode()) < 6_000_000
 
 
 def test_fetches_nothing_and_takes_no_outside_markup(page: tuple[str, Page, str]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.sample import SAMPLES
+from tests.report.studies import SAMPLES
 from tfbench.core.jsonio import dump_text
 from tfbench.report import json_document
 

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.report.sample import SAMPLES
+from tests.report.studies import SAMPLES
 from tfbench.report import print_summary, summary
 
 

@@ -49,10 +49,16 @@ def study_cdfs(con: duckdb.DuckDBPyConnection, study_id: str, run_ids: Sequence[
             index = np.asarray(columns["run_index"])
             values, counts = np.asarray(columns["value"], dtype=np.float64), np.asarray(columns["n"], dtype=np.int64)
             for load, runs in points.items():
-                cdf = empirical_cdf(load, metric, [(values[index == run], counts[index == run]) for run in runs])
+                held = [(values[index == run], counts[index == run]) for run in runs]
+                cdf = empirical_cdf(load, metric, held, points_for(len(points)))
                 if cdf is not None:
                     out.append(cdf)
     return tuple(out)
+
+
+def points_for(loads: int) -> int:
+    """How many points a curve may take, so that a study of many load points still makes a small page."""
+    return min(POINTS, max(60, 8 * POINTS // max(loads, 1)))
 
 
 def empirical_cdf(

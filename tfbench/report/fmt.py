@@ -146,6 +146,8 @@ def method_sentence(figures: Sequence[Figure]) -> str:
             where.append(figure.load)
     words = "–".join(f"{x * 100:g}" for x in sorted(level))
     head = f"{words} % intervals: " if words else ""
+    if set(by_method) == {"no interval"}:
+        return "No interval."
     if len(by_method) == 1:
         return f"{head}{next(iter(by_method))}."
     return (

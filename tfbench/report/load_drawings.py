@@ -77,7 +77,7 @@ def against_load(
             name = one.words if not arm else f"{one.words} · {arm}"
             traces += _series(data, mine, one, label(name), DASHES[index % len(DASHES)], places, y)
     spec_layout = layout(x, {"title": {"text": label(y_title)}, **y.axis(), **(y_more or {})})
-    spec_layout["showlegend"] = sum(bool(trace.get("showlegend")) for trace in traces) > 1
+    spec_layout["showlegend"] = len(series) * len(arms) > 1
     for limit, words in limits:
         if y.low < limit < y.high:
             shape, note = line_at(limit, words, log=y.log)
