@@ -22,6 +22,11 @@ _mono = time.monotonic_ns
 SHORT_POLL_S = 0.001
 """Polls stay this short while answers are awaited, which bounds how far back blur reaches."""
 _LONG_POLL_S = 0.05
+_DENSE_PER_S = 3000
+"""From this many events a second on, waking up for each costs more than the reading: they are taken in batches."""
+_BATCH_NS = 300_000
+"""How long events are let gather then. Kernel stamps keep their times; blur reaches back this far at most."""
+_DENSITY_WINDOW_NS = 20_000_000
 _SLICE_NS = 200_000
 """One slice of decoding; a due request waits at most this long for it."""
 _DECODE_READS = 32
@@ -78,6 +83,9 @@ class WorkerLoop:
         self._done_count = 0
         self._interrupted = False
         self._stopping = False
+        self._dense = False
+        self._event_count = 0
+        self._density_mark_ns = 0
         self._anchors: list[Anchor] = [read_anchor()]
         self._cpu_windows: list[float] = []
         self._cpu_mark = (_mono(), time.process_time_ns())
@@ -201,7 +209,7 @@ class WorkerLoop:
         poller.add(self._command_fd, READ)
         if timer.fd >= 0:
             poller.add(timer.fd, READ)
-        previous_entry = _mono()
+        previous_entry = batch_end = _mono()
         number = 0
         next_second = self._start_ns + _SECOND_NS
         while not self._stopping:
@@ -210,8 +218,13 @@ class WorkerLoop:
             if due is not None and due > now and due != self._armed_ns:
                 timer.arm(due)
                 self._armed_ns = due
-            timeout = self._timeout(due, now)
+            if self._dense and not self._to_decode:
+                rest = min(batch_end, due if due is not None else batch_end) - now
+                if rest > 0:
+                    time.sleep(rest / 1e9)
+            timeout = 0.0 if self._dense else self._timeout(due, now)
             entry = _mono()
+            batch_end = entry + _BATCH_NS
             events = poller.poll(0)
             number += 1
             if not events and timeout > 0:
@@ -220,6 +233,7 @@ class WorkerLoop:
                 entry = _mono()
                 events = poller.poll(timeout)
                 number += 1
+            self._note_density(len(events), entry)
             for fd, mask in events:
                 if fd == timer.fd:
                     timer.clear()
@@ -246,6 +260,15 @@ class WorkerLoop:
             if self._over(now):
                 break
         self._finish()
+
+    def _note_density(self, events: int, now: int) -> None:
+        self._event_count += events
+        since = now - self._density_mark_ns
+        if since >= _DENSITY_WINDOW_NS:
+            # Without stamps every delay would show, so events are then taken one by one.
+            self._dense = self._job.use_stamps and self._event_count * _SECOND_NS > _DENSE_PER_S * since
+            self._event_count = 0
+            self._density_mark_ns = now
 
     def _timeout(self, due: int | None, now: int) -> float:
         if self._to_decode or (due is not None and due <= now):

@@ -7,6 +7,7 @@ from typing import Any
 RULESET = "tfbench-1"
 VALID = "VALID"
 INVALID = "INVALID"
+_SIGNS = {"<=": "≤", ">=": "≥"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def judge_validity(signals: Mapping[str, Any], *, status: str = "complete", note
     says = {rule.signal: rule.says for rule in rules(None)}
     reasons = [
         f"{says.get(name, name)}: {name} = {signal['value']:.4g} {signal['unit']}".rstrip()
-        + f" (limit {signal['relation']} {signal['limit']:g})"
+        + f" (limit {_SIGNS[signal['relation']]} {signal['limit']:g})"
         for name, signal in signals.items()
         if signal["ok"] is False
     ]
