@@ -29,7 +29,7 @@ def healthy() -> ReportData:
             "counted": 120,
             "excluded": 1,
             "vacuous": r,
-            "vacuous_unknown": 0,
+            "term_unknown": 0,
             "tokens_unknown": 0,
         }
         for r in (2, 1)

@@ -19,7 +19,7 @@ from benchmarks.coverage_labels import (
     quantile_case,
     queue,
 )
-from tfbench.stats.labels import MEASURED
+from tfbench.stats.labels import MEASURED, approximate
 from tfbench.stats.quantile import rank_interval
 
 
@@ -103,6 +103,11 @@ def test_simulated_response_times_are_exponential() -> None:
     _, response = queue(np.random.default_rng(8), 2000, 50, 0.8)
     assert np.mean(response[:, 0] <= limit(0.9, 0.8)) == pytest.approx(0.9, abs=0.03)
     assert np.mean(response[:, -1] <= limit(0.9, 0.8)) == pytest.approx(0.9, abs=0.03)
+
+
+def test_other_levels_are_not_called_measured() -> None:
+    assert approximate("x", 1, "ratio", 0.95).startswith("approximate: x (K=1), measured coverage ≈ ")
+    assert approximate("x", 1, "ratio", 0.9) == "approximate: x (K=1), coverage not measured"
 
 
 def test_labels_take_the_worst_and_the_best_cell() -> None:

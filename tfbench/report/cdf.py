@@ -15,7 +15,7 @@ IntArray = npt.NDArray[np.int64]
 
 METRICS: Mapping[str, str] = {
     "ttft": "SELECT run_index, ttft_or_inf_ms AS value FROM attempt_facts WHERE counted",
-    "tpot": "SELECT run_index, tpot_ms AS value FROM attempt_facts WHERE counted",
+    "tpot": "SELECT run_index, tpot_or_inf_ms AS value FROM attempt_facts WHERE counted",
     "icl": "SELECT run_index, unnest(gaps_ms) AS value FROM attempt_facts WHERE counted",
     "e2e": "SELECT run_index, e2e_or_inf_ms AS value FROM attempt_facts WHERE counted",
 }

@@ -83,7 +83,7 @@ def json_document(data: ReportData) -> dict[str, Any]:
                 "counted": row.counted,
                 "excluded": row.excluded,
                 "vacuous": row.vacuous,
-                "vacuous_unknown": row.vacuous_unknown,
+                "term_unknown": row.term_unknown,
                 "tokens_unknown": row.tokens_unknown,
             }
             for row in data.counts

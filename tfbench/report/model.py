@@ -149,7 +149,7 @@ class Counts:
     counted: int
     excluded: int
     vacuous: int
-    vacuous_unknown: int
+    term_unknown: int
     tokens_unknown: int
 
 

@@ -236,9 +236,9 @@ def _inverse(ratios: Sequence[float], *, level: float) -> Spread:
     spread = over_runs([0.0 if math.isinf(r) else 1.0 / r for r in ratios], level=level)
     infinite = sum(map(math.isinf, ratios))
     return Spread(
-        value=1.0 / spread.value,
-        lo=None if spread.hi is None else 1.0 / spread.hi,
-        hi=None if spread.lo is None else 1.0 / spread.lo,
+        value=_over(spread.value),
+        lo=None if spread.hi is None else _over(spread.hi),
+        hi=None if spread.lo is None else _over(spread.lo),
         name="t on inverse of runs",
         flat=spread.flat,
         reasons=(
@@ -246,6 +246,10 @@ def _inverse(ratios: Sequence[float], *, level: float) -> Spread:
             *(("no upper bound",) if spread.lo is None else ()),
         ),
     )
+
+
+def _over(x: float) -> float:
+    return 1.0 / x if x > 0.0 else math.inf
 
 
 def _mean(figures: FloatArray) -> float:

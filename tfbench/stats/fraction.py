@@ -46,8 +46,9 @@ def pooled_fraction(
     freedom as the rarer side has effective attempts, plus one. Where there are fewer than 10 of them, how bad attempts
     cluster can't be read from them; then the 10 % of attempts with the highest score stand in. From K = 3 on, the
     scatter between runs caps n_eff (Korn & Graubard 1998: p (1 - p) / var times (z / t_{K-1})^2), which also holds
-    where restarts differ. Measured against t on logit (fails at 0 and 1, 76 % with K = 10 short runs) and plain n_eff
-    (down to 16 %), this one covers 93 to 100 % with K >= 5 and never has zero width.
+    where restarts differ. Measured on M/M/1 queues at load 0.5 and 0.8 with K = 5, it covers 94 to 100 % with a score
+    and 90 to 100 % without. Tried and left: t on logit (no answer at 0 and 1, 76 % with 10 short runs near 1) and
+    plain n_eff (down to 16 %).
 
     At 0 and 1 the interval is one-sided.
     """
@@ -82,7 +83,7 @@ def pooled_fraction(
         hi = None
         notes.append(f"all of {n}: a lower bound only")
     name = "Clopper-Pearson on n_eff"
-    method = approximate(name, k, "fraction") if k < 3 else t_method("Clopper-Pearson on n_eff between runs", k)
+    method = approximate(name, k, "fraction", level) if k < 3 else t_method("Clopper-Pearson on n_eff between runs", k)
     return interval(
         share,
         lo,

@@ -125,7 +125,8 @@ def deflate(n_eff: float, df: float, level: float) -> float:
 
     An effective sample size is itself read from few excursions; df is their number. The same factor makes a survey's
     degrees of freedom count (Korn & Graubard 1998, "Confidence intervals for proportions with small expected number of
-    positive counts estimated from survey data"). Measured on M/M/1 queues it brings ranks with n_eff from 80 to 89 %.
+    positive counts estimated from survey data"). For P95 of one M/M/1 run of 3000 at load 0.8 it brings ranks with
+    n_eff from 80 to 89 % coverage.
     """
     from scipy.special import ndtri
 

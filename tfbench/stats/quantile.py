@@ -199,7 +199,7 @@ def pooled_quantile(
         lo,
         hi,
         level=level,
-        method=approximate(name, k, kind if whole else f"{kind}, one bound"),
+        method=approximate(name, k, kind if whole else f"{kind}, one bound", level),
         n=n,
         n_eff=n_eff,
         k=k,

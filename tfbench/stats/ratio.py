@@ -75,9 +75,7 @@ class RatioRun:
         return int(counts.sum())
 
 
-def pooled_ratio(
-    runs: Sequence[RatioRun], *, scale: float, level: float, reasons: Sequence[str] = (), figure: str = "ratio"
-) -> Interval:
+def pooled_ratio(runs: Sequence[RatioRun], *, scale: float, level: float, reasons: Sequence[str] = ()) -> Interval:
     """scale * sum(num) / sum(den) over all runs, bounded by the scatter between time blocks. Approximate.
 
     Delta method on log r: se(r) = sqrt(sum (Y_j - r X_j)^2 / (m (m - 1))) / Xbar over m equal blocks of the window,
@@ -94,12 +92,12 @@ def pooled_ratio(
     half = 0.0
     for blocks in BLOCKS:
         per_run = max(2, blocks // k)
-        y = np.concatenate([_blocks(run, run.num, per_run) for run in runs])
-        x = np.concatenate([_blocks(run, run.den, per_run) for run in runs])
+        # Each block's share of either sum: se(r) / r without a unit, whatever the size of the amounts.
+        y = np.concatenate([_blocks(run, run.num, per_run) for run in runs]) / num
+        x = np.concatenate([_blocks(run, run.den, per_run) for run in runs]) / den
         m = len(y)
-        residual = y - value * x
-        error = math.sqrt(float(residual @ residual) / (m * (m - 1))) / float(x.mean())
-        half = max(half, student_t(level, m - 1) * error / value)
+        residual = y - x
+        half = max(half, student_t(level, m - 1) * math.sqrt(float(residual @ residual) * m / (m - 1)))
     lo: float | None = value * math.exp(-min(half, 700.0))
     hi: float | None = value * math.exp(min(half, 700.0))
     if half < 1e-9:
@@ -111,7 +109,7 @@ def pooled_ratio(
         None if lo is None else scale * lo,
         None if hi is None else scale * hi,
         level=level,
-        method=approximate("time blocks", k, figure),
+        method=approximate("time blocks", k, "ratio", level),
         n=n,
         k=k,
         settled=settled,
@@ -163,7 +161,7 @@ def _zero_ratio(
         lo,
         hi,
         level=level,
-        method=approximate("Poisson bound on no events", k, "no events, one bound"),
+        method=approximate("Poisson bound on no events", k, "no events, one bound", level),
         n=0,
         k=k,
         settled=False,

@@ -12,9 +12,9 @@ UNDECIDED = "undecided"
 
 
 def judge_stability(con: Any, run_id: str) -> Verdict:
-    """Unstable when the slope of attempts in flight over the run's window is above 0 with its whole interval.
+    """Unstable when attempts in flight grow by more than one over the run's window, at the slope's lower bound.
 
-    `con` is a warehouse's connection. An attempt is in flight from its scheduled time, so that a queue
+    One attempt is what a window's ends can differ by in any quiet system. `con` is a warehouse's connection. An attempt is in flight from its scheduled time, so that a queue
     on the client's side (capped load) is backlog too.
     """
     spans = in_flight_spans(con, run_id)
@@ -24,6 +24,6 @@ def judge_stability(con: Any, run_id: str) -> Verdict:
     if slope.value is None or slope.lo is None or slope.hi is None:
         return Verdict("stability", UNDECIDED, (slope.reason or "no slope",))
     says = f"attempts in flight change by {slope.value:.3g} per second [{slope.lo:.3g}, {slope.hi:.3g}]"
-    if slope.lo > 0:
+    if slope.lo * (spans.window_end_ns - spans.window_start_ns) / 1e9 > 1.0:
         return Verdict("stability", UNSTABLE, (f"the backlog grows: {says}",))
     return Verdict("stability", STABLE, (says,))
