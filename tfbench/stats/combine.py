@@ -34,7 +34,7 @@ from tfbench.stats.quantile import (
     unsettled_reason,
     worth_by_run,
 )
-from tfbench.stats.ratio import RatioRun, pooled_ratio
+from tfbench.stats.ratio import SETTLED_EVENTS, RatioRun, few_events_reason, pooled_ratio
 from tfbench.stats.repeats import Spread, over_runs
 
 
@@ -146,8 +146,8 @@ def combine_ratio(runs: Sequence[RatioRun], *, scale: float = 1.0, level: float 
         method=t_method(spread.name, k),
         n=sum(events),
         k=k,
-        settled=min(events) >= 10,
-        reasons=[*notes, *spread.reasons],
+        settled=min(events) >= SETTLED_EVENTS,
+        reasons=[*notes, *spread.reasons, *few_events_reason(events)],
     )
 
 

@@ -74,6 +74,8 @@ def pooled_fraction(
     low, high = clopper_pearson(min(worth, worth * share), worth, level=level)
 
     notes = list(reasons)
+    if n_eff / k < FEW:
+        notes.append(f"not settled: a run is worth {n_eff / k:.0f} independent attempts, a fraction takes {FEW:g}")
     lo: float | None = low
     hi: float | None = high
     if hits == 0:

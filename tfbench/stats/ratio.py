@@ -84,11 +84,12 @@ def pooled_ratio(runs: Sequence[RatioRun], *, scale: float, level: float, reason
     """
     k = len(runs)
     num, den = sum(run.total(run.num) for run in runs), sum(run.total(run.den) for run in runs)
-    n, settled = sum(run.events() for run in runs), all(run.events() >= SETTLED_EVENTS for run in runs)
+    events = [run.events() for run in runs]
+    n, settled = sum(events), min(events, default=0) >= SETTLED_EVENTS
     if num <= 0.0 or den <= 0.0:
         return _zero_ratio(runs, num, den, scale=scale, level=level, reasons=reasons)
     value = num / den
-    notes = list(reasons)
+    notes = [*reasons, *few_events_reason(events)]
     half = 0.0
     for blocks in BLOCKS:
         per_run = max(2, blocks // k)
@@ -115,6 +116,14 @@ def pooled_ratio(runs: Sequence[RatioRun], *, scale: float, level: float, reason
         settled=settled,
         reasons=notes,
     )
+
+
+def few_events_reason(events: Sequence[int]) -> list[str]:
+    """Why a ratio of runs with so many events isn't settled; empty when it is."""
+    least = min(events, default=0)
+    if least >= SETTLED_EVENTS:
+        return []
+    return [f"not settled: the weakest run has {least} events, a ratio takes {SETTLED_EVENTS}"]
 
 
 def edge_share(runs: Sequence[RatioRun]) -> float:

@@ -14,8 +14,8 @@ UNDECIDED = "undecided"
 def judge_stability(con: Any, run_id: str) -> Verdict:
     """Unstable when attempts in flight grow by more than one over the run's window, at the slope's lower bound.
 
-    One attempt is what a window's ends can differ by in any quiet system. `con` is a warehouse's connection. An attempt is in flight from its scheduled time, so that a queue
-    on the client's side (capped load) is backlog too.
+    One attempt is what a window's ends can differ by in any quiet system. `con` is a warehouse's connection. An
+    attempt is in flight from its scheduled time, so that a queue on the client's side (capped load) is backlog too.
     """
     spans = in_flight_spans(con, run_id)
     if spans is None:
