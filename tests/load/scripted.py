@@ -14,8 +14,9 @@ import numpy as np
 
 from tfbench.core.clocks import ClockBase
 from tfbench.load import stamps
-from tfbench.load.assemble import Assembled, assemble, read_worker
+from tfbench.load.assemble import Assembled, assemble
 from tfbench.load.job import Limits, LoadJob
+from tfbench.load.readback import read_worker
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
 from tfbench.load.target import resolve_target

@@ -255,7 +255,8 @@ def test_stop_marks_in_flight_unfinished_and_the_rest_unsent(tmp_path: Path) -> 
     import sys
 
     from tfbench.core.clocks import ClockBase
-    from tfbench.load.assemble import assemble, read_worker
+    from tfbench.load.assemble import assemble
+    from tfbench.load.readback import read_worker
     from tfbench.load.supervise import LoadEnd, WorkerEnd
 
     def stuck(index: int, request: bytes) -> Iterable[Step]:

@@ -1,4 +1,4 @@
-"""From the workers' spools to the ledger's tables: one clock, one row per scheduled request."""
+"""From the workers' facts to the ledger's tables: one clock, one row per scheduled request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,81 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.core.clocks import STEP_LIMIT_NS, Anchor, ClockBase
+from tfbench.core.clocks import Anchor, ClockBase
 from tfbench.core.kinds import Mode, Outcome, Role
 from tfbench.load.decode import KIND_NAMES
 from tfbench.load.feeders import phase_of
 from tfbench.load.job import LoadJob
+from tfbench.load.readback import Ended, WorkerFacts
 from tfbench.load.requests import request_id_of
-from tfbench.load.spool import EndRecord, SentRecord, read_spool
+from tfbench.load.spool import SentRecord
+from tfbench.load.stampmap import I64, StampMap
 from tfbench.load.supervise import LoadEnd
-
-I64 = NDArray[np.int64]
-
-PLAUSIBLE_LAG_NS = 60_000_000_000
-"""A kernel stamp further than this before its read is not of this clock."""
-
-
-@dataclass(frozen=True)
-class WorkerFacts:
-    """What one worker left: ends and bare sends by index, its summary (None if it died before one)."""
-
-    worker: int
-    ends: dict[int, EndRecord]
-    sends: dict[int, SentRecord]
-    summary: dict[str, Any] | None
-
-
-def read_worker(path: Any, worker: int) -> WorkerFacts:
-    """All records of one spool."""
-    ends: dict[int, EndRecord] = {}
-    sends: dict[int, SentRecord] = {}
-    summary: dict[str, Any] | None = None
-    for kind, record in read_spool(path):
-        if kind == "sent":
-            sent = SentRecord(*record)
-            sends[sent.attempt] = sent
-        elif kind == "end":
-            end = EndRecord(*record)
-            ends[SentRecord(*end.sent).attempt] = end
-        elif kind == "summary":
-            summary = record[0]
-    return WorkerFacts(worker, ends, sends, summary)
-
-
-class StampMap:
-    """Vectorised CLOCK_REALTIME → client time through one worker's anchors."""
-
-    def __init__(self, base: ClockBase, anchors: Sequence[Anchor]) -> None:
-        self._base = base
-        self._monos = np.array([a.mono_ns for a in anchors], dtype=np.int64)
-        self._offsets = np.array([a.offset_ns for a in anchors], dtype=np.int64)
-        self._widths = np.array([a.width_ns for a in anchors], dtype=np.int64)
-
-    @property
-    def steps(self) -> int:
-        """Stretches between anchors that hold a realtime step."""
-        if len(self._monos) < 2:
-            return 0
-        limits = STEP_LIMIT_NS + self._widths[1:] + self._widths[:-1]
-        return int(np.sum(np.abs(np.diff(self._offsets)) > limits))
-
-    def to_client(self, kernel: I64, user_mono: I64) -> tuple[I64, NDArray[np.bool_]]:
-        """(client ns, usable) of stamps read at `user_mono`; where not usable, the user time serves."""
-        user = user_mono + self._base.offset_ns
-        if not len(self._monos):
-            return user, np.zeros(len(user), dtype=bool)
-        last = len(self._monos) - 1
-        after = np.clip(np.searchsorted(self._monos, user_mono, side="right"), 0, last)
-        before = np.clip(after - 1, 0, last)
-        change = self._offsets[after] - self._offsets[before]
-        span = np.maximum(self._monos[after] - self._monos[before], 1)
-        part = np.clip((user_mono - self._monos[before]) / span, 0.0, 1.0)
-        offset = self._offsets[before] + (change * part).astype(np.int64)
-        stepped = np.abs(change) > STEP_LIMIT_NS + self._widths[before] + self._widths[after]
-        mapped = kernel - offset + self._base.offset_ns
-        usable = (kernel > 0) & ~stepped & (mapped <= user + STEP_LIMIT_NS) & (mapped > user - PLAUSIBLE_LAG_NS)
-        return np.where(usable, np.minimum(mapped, user), user), usable
 
 
 def _column(parts: list[bytes], dtype: str) -> NDArray[Any]:
@@ -232,40 +167,37 @@ class _Rows:
 
     def add_worker(self, facts: WorkerFacts, stamp_map: StampMap, base: ClockBase) -> None:
         """Everything one worker spoke of."""
-        ends = list(facts.ends.values())
-        sizes = [len(e.kinds) for e in ends]
-        user_mono = _column([e.user for e in ends], "<i8")
-        kernel = _column([e.kernel for e in ends], "<i8")
-        lower = _column([e.lower for e in ends], "<i8")
-        exact = _column([e.exact for e in ends], "u1").astype(bool)
+        ends = facts.ends
+        sizes = [len(e.decoded.kinds) for e in ends]
+        user_mono = _column([e.decoded.user for e in ends], "<i8")
+        kernel = _column([e.decoded.kernel for e in ends], "<i8")
+        lower = _column([e.decoded.lower for e in ends], "<i8")
+        exact = _column([e.decoded.exact for e in ends], "u1").astype(bool)
         t, usable = stamp_map.to_client(kernel, user_mono)
         user = user_mono + base.offset_ns
         blur = np.where(exact & usable, 0, np.maximum(t - (lower + base.offset_ns), 0))
         self.user_lags.append((user - t)[usable & exact])
-        edge_mono = np.array([(e.first_ns, e.end_ns) for e in ends], dtype=np.int64).reshape(-1, 2)
-        edge_kernel = np.array([(e.first_kernel_ns, e.end_kernel_ns) for e in ends], dtype=np.int64).reshape(-1, 2)
-        first_t, _ = stamp_map.to_client(edge_kernel[:, 0], edge_mono[:, 0])
-        end_t, _ = stamp_map.to_client(edge_kernel[:, 1], edge_mono[:, 1])
+        edges = np.array(
+            [
+                (r.first_ns, r.end_ns, r.first_kernel_ns, r.end_kernel_ns) if (r := e.raw) else (0, 0, 0, 0)
+                for e in ends
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 4)
+        first_t, _ = stamp_map.to_client(edges[:, 2], edges[:, 0])
+        end_t, _ = stamp_map.to_client(edges[:, 3], edges[:, 1])
         at = 0
-        for i, end in enumerate(ends):
-            size = sizes[i]
-            part = usable[at : at + size]
-            self._add_end(SentRecord(*end.sent), end, facts.worker, base, int(first_t[i]), int(end_t[i]), part)
-            at += size
-        self._stream_ids.extend(SentRecord(*e.sent).attempt for e in ends)
+        for i, ended in enumerate(ends):
+            part = usable[at : at + sizes[i]]
+            self._add_end(ended, facts.worker, base, int(first_t[i]), int(end_t[i]), part)
+            at += sizes[i]
+        self._stream_ids.extend(e.sent.attempt for e in ends)
         self._stream_sizes.extend(sizes)
         self._t.append(t)
         self._user.append(user)
-        self._kinds.extend(e.kinds for e in ends)
-        self._tokens.extend(e.tokens for e in ends)
+        self._kinds.extend(e.decoded.kinds for e in ends)
+        self._tokens.extend(e.decoded.tokens for e in ends)
         self._blur.append(blur)
-        for index, sent in facts.sends.items():
-            if index not in facts.ends:
-                self._add(
-                    **self._sent_values(sent, facts.worker, base),
-                    outcome=Outcome.UNFINISHED.value,
-                    error="the worker died before the request's end was written",
-                )
 
     def _sent_values(self, sent: SentRecord, worker: int, base: ClockBase) -> dict[str, Any]:
         def client(mono_ns: int) -> int | None:
@@ -291,41 +223,38 @@ class _Rows:
         }
 
     def _add_end(
-        self,
-        sent: SentRecord,
-        end: EndRecord,
-        worker: int,
-        base: ClockBase,
-        first_t: int,
-        end_t: int,
-        usable: NDArray[np.bool_],
+        self, ended: Ended, worker: int, base: ClockBase, first_t: int, end_t: int, usable: NDArray[np.bool_]
     ) -> None:
+        raw, decoded = ended.raw, ended.decoded
+        first_seen = raw is not None and raw.first_ns != 0
         if not len(usable):
-            source = "kernel" if end.first_kernel_ns else ("user" if end.first_ns else None)
+            source = None if raw is None or not first_seen else "kernel" if raw.first_kernel_ns else "user"
         elif usable.all():
             source = "kernel"
         else:
             source = "mixed" if usable.any() else "user"
+        usage = decoded.usage
         self._add(
-            **self._sent_values(sent, worker, base),
+            **self._sent_values(ended.sent, worker, base),
             stamp_source=source,
-            first_byte_ns=first_t if end.first_ns else None,
-            end_ns=end_t,
-            outcome=end.outcome,
-            http_status=end.status or None,
-            error=end.error or None,
-            finish_reason=end.finish_reason,
-            prompt_tokens=end.prompt_tokens,
-            cached_tokens=end.cached_tokens,
-            output_tokens=end.output_tokens,
-            reasoning_tokens=end.reasoning_tokens,
-            token_source="usage" if end.output_tokens is not None else None,
-            output_sha256=end.output_sha256,
+            first_byte_ns=first_t if first_seen else None,
+            end_ns=end_t if raw is not None else None,
+            outcome=decoded.outcome,
+            http_status=raw.status or None if raw is not None else None,
+            error=decoded.error or None,
+            finish_reason=decoded.finish_reason,
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.output_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            token_source="usage" if usage.output_tokens is not None else None,
+            output_sha256=decoded.output_sha256,
         )
-        if end.prompt is not None or end.output is not None:
-            self.texts.append((sent.attempt, end.prompt, end.output))
-        if end.raw:
-            self.raw.append((sent.attempt, end.raw))
+        attempt = ended.sent.attempt
+        if ended.prompt is not None or ended.output is not None:
+            self.texts.append((attempt, ended.prompt, ended.output))
+        if decoded.raw:
+            self.raw.append((attempt, decoded.raw))
 
     def sort(self) -> None:
         """Rows in schedule order, whatever the workers' order of ends was."""

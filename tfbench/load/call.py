@@ -6,23 +6,15 @@ the spool is read.
 
 from collections import deque
 from enum import Enum
-from typing import NamedTuple
 
 from tfbench.load.feeders import Tick
 
+Read = tuple[int, int, int, bool, bytes]
+"""Body bytes of one read: (user ns, kernel ns, lower ns, exact, data); kernel ns is 0 where there was no stamp.
 
-class Read(NamedTuple):
-    """Body bytes of one read. `kernel_ns` is 0 where there was no stamp.
-
-    The bytes arrived after `lower_ns` and not after the stamp; `exact` says that the last of them
-    is the last byte the stamp speaks of.
-    """
-
-    user_ns: int
-    kernel_ns: int
-    lower_ns: int
-    exact: bool
-    data: bytes
+The bytes arrived after `lower` and not after the stamp; `exact` says that the last of them is the
+last byte the stamp speaks of. A plain tuple: one is made for every chunk.
+"""
 
 
 class Ending(Enum):
@@ -67,12 +59,10 @@ class Call:
         "new_connection",
         "prompt",
         "prompt_sha256",
-        "queued",
         "reads",
         "request",
         "request_id",
         "sent_ns",
-        "state",
         "status",
         "tick",
     )
@@ -103,5 +93,3 @@ class Call:
         self.error = ""
         self.garbage = b""
         self.reads: deque[Read] = deque()
-        self.state: object = None
-        self.queued = False

@@ -1,12 +1,11 @@
-"""From recorded reads to chunks and an outcome, in bounded slices beside the polling path."""
+"""From recorded reads to chunks and an outcome."""
 
 from array import array
-from typing import Any
+from typing import NamedTuple
 
 from tfbench.core.jsonio import sha256_hex
 from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
 from tfbench.load.call import Call, Ending
-from tfbench.load.spool import EndRecord
 from tfbench.protocol import DIALECTS, SseParser, Usage, error_message, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
@@ -14,6 +13,28 @@ _KINDS = tuple(ChunkKind)
 _CODE = {kind: code for code, kind in enumerate(ChunkKind)}
 _RAW_KEPT_BYTES = 1 << 20
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"\xef\xbb\xbf")
+
+
+class Decoded(NamedTuple):
+    """What one call came to. Chunk columns are parallel; `kinds` are codes into `KIND_NAMES`.
+
+    `user`, `kernel` and `lower` are int64 bytes in machine order (kernel: CLOCK_REALTIME ns, 0 = none),
+    `exact` one byte each, `tokens` int32 bytes (-1 = unknown). `raw` is what couldn't be understood.
+    """
+
+    outcome: str
+    error: str
+    finish_reason: str | None
+    usage: Usage
+    output_sha256: str | None
+    kinds: bytes
+    user: bytes
+    kernel: bytes
+    lower: bytes
+    exact: bytes
+    tokens: bytes
+    output: str
+    raw: bytes
 
 
 class _Columns:
@@ -71,7 +92,7 @@ class CallDecoder:
         """Decode at most `max_reads` recorded reads; True when none is left."""
         reads = self._call.reads
         if reads and self._streamed is None:
-            self._streamed = self._is_stream(reads[0].data)
+            self._streamed = self._is_stream(reads[0][4])
         for _ in range(min(max_reads, len(reads))):
             user, kernel, lower, exact, data = reads.popleft()
             if not self._streamed:
@@ -105,8 +126,8 @@ class CallDecoder:
         if len(self._raw) < _RAW_KEPT_BYTES:
             self._raw += data[:_RAW_KEPT_BYTES] + b"\n"
 
-    def finish(self, *, keep_text: bool) -> EndRecord:
-        """The call's end record; every read must have been decoded."""
+    def finish(self) -> Decoded:
+        """What the call came to; every read must have been decoded."""
         call = self._call
         if self._streamed and self._sse.tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
@@ -115,26 +136,16 @@ class CallDecoder:
         columns = self._columns
         if self._streamed:
             self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
-        usage = self._usage
-        output_tokens = usage.output_tokens if usage else None
+        usage = self._usage or Usage()
         kinds = [_KINDS[code] for code in columns.kinds]
-        tokens = resolve_tokens(kinds, columns.tokens, output_tokens)
+        tokens = resolve_tokens(kinds, columns.tokens, usage.output_tokens)
         output = "".join(columns.texts)
         has_output = any(kind in OUTPUT_KINDS for kind in kinds)
-        return EndRecord(
-            sent=(),
-            first_ns=call.first_ns,
-            first_kernel_ns=call.first_kernel_ns,
-            end_ns=call.end_ns,
-            end_kernel_ns=call.end_kernel_ns,
+        return Decoded(
             outcome=outcome.value,
-            status=call.status,
             error=error[:300],
             finish_reason=self._finish_reason,
-            prompt_tokens=usage.prompt_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            output_tokens=output_tokens,
-            reasoning_tokens=usage.reasoning_tokens if usage else None,
+            usage=usage,
             output_sha256=sha256_hex(output.encode(errors="surrogatepass")) if has_output else None,
             kinds=bytes(columns.kinds),
             user=columns.user.tobytes(),
@@ -142,8 +153,7 @@ class CallDecoder:
             lower=columns.lower.tobytes(),
             exact=bytes(columns.exact),
             tokens=array("i", [-1 if n is None else n for n in tokens]).tobytes(),
-            prompt=None,
-            output=output if keep_text else None,
+            output=output,
             raw=bytes(self._raw),
         )
 
@@ -202,10 +212,8 @@ class CallDecoder:
         return Outcome.OK, ""
 
 
-def decoder_of(call: Call, dialect: str) -> CallDecoder:
-    """The call's decoder, made when it is first needed."""
-    state: Any = call.state
-    if state is None:
-        state = call.state = CallDecoder(call, dialect)
-    assert isinstance(state, CallDecoder)
-    return state
+def decode(call: Call, dialect: str) -> Decoded:
+    """Decode a call that has ended."""
+    decoder = CallDecoder(call, dialect)
+    decoder.step(len(call.reads))
+    return decoder.finish()

@@ -1,19 +1,17 @@
-"""The worker's loop: send what is due, read what came, decode in the time between."""
+"""The worker's loop: send what is due, read what came, write both down."""
 
 import heapq
 import os
 import time
-from collections import deque
 from itertools import count
 
 from tfbench.core.clocks import Anchor, read_anchor
 from tfbench.load.call import Call, Ending
-from tfbench.load.decode import decoder_of
 from tfbench.load.feeders import Feeder, Tick
 from tfbench.load.job import LoadJob
 from tfbench.load.poller import READ, Poller
 from tfbench.load.requests import RequestMaker
-from tfbench.load.spool import SentRecord, SpoolWriter
+from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
 from tfbench.load.target import tls_context
 from tfbench.load.timer import open_timer
 from tfbench.load.wire import Wire
@@ -27,10 +25,9 @@ _DENSE_PER_S = 3000
 _BATCH_NS = 300_000
 """How long events are let gather then. Kernel stamps keep their times; blur reaches back this far at most."""
 _DENSITY_WINDOW_NS = 20_000_000
-_SLICE_NS = 200_000
-"""One slice of decoding; a due request waits at most this long for it."""
-_DECODE_READS = 32
-_EARLY_DECODE_READS = 128
+_IDLE_NS = 200_000
+"""A body for a later tick is made only when the next one is further off than this."""
+_PART_READS = 64
 _DISPATCH_BURST = 16
 _LINGER_NS = 1_000_000_000
 _SECOND_NS = 1_000_000_000
@@ -60,6 +57,7 @@ class WorkerLoop:
         self._feeder = feeder
         self._poller = poller
         self._spool = spool
+        spool.append("job", (job.dialect, job.keep_text))
         self._maker = maker
         self._start_ns = start_ns
         self._last_due_ns = last_due_ns
@@ -78,7 +76,6 @@ class WorkerLoop:
         limits = job.limits
         shortest = min(limits.connect_ns, limits.first_byte_ns, limits.idle_ns, limits.total_ns)
         self._look_every_ns = min(_SECOND_NS, shortest // 4)
-        self._to_decode: deque[Call] = deque()
         self._sent_count = 0
         self._done_count = 0
         self._interrupted = False
@@ -89,6 +86,7 @@ class WorkerLoop:
         self._anchors: list[Anchor] = [read_anchor()]
         self._cpu_windows: list[float] = []
         self._cpu_mark = (_mono(), time.process_time_ns())
+        self._cpu_start_ns = 0
 
     # Dispatching.
 
@@ -123,9 +121,7 @@ class WorkerLoop:
     def _on_done(self, call: Call) -> None:
         self._in_flight.pop(id(call), None)
         self._done_count += 1
-        if not call.queued:
-            call.queued = True
-            self._to_decode.append(call)
+        self._write_raw(call)
         self._feeder.ended(call.tick, call.end_ns)
 
     # Deadlines.
@@ -171,35 +167,36 @@ class WorkerLoop:
             return f"first_byte_s = {limits.first_byte_ns / 1e9:g} passed"
         return f"idle_s = {limits.idle_ns / 1e9:g} passed"
 
-    # Decoding.
+    # Writing down.
 
-    def _decode(self, until_ns: int) -> None:
-        """Decode until `until_ns`, at least one bounded slice."""
-        queue = self._to_decode
-        while queue:
-            call = queue[0]
-            decoder = decoder_of(call, self._job.dialect)
-            emptied = decoder.step(_DECODE_READS)
-            if emptied:
-                queue.popleft()
-                call.queued = False
-                if call.ending is not None:
-                    self._write_end(call)
-            if _mono() >= until_ns:
-                return
+    def _write_raw(self, call: Call) -> None:
+        assert call.ending is not None
+        self._spool.append(
+            "raw",
+            RawRecord(
+                sent=tuple(self._sent_record(call)),
+                first_ns=call.first_ns,
+                first_kernel_ns=call.first_kernel_ns,
+                last_ns=call.last_ns,
+                end_ns=call.end_ns,
+                end_kernel_ns=call.end_kernel_ns,
+                ending=call.ending.value,
+                status=call.status,
+                error=call.error,
+                content_type=call.content_type,
+                content_encoding=call.content_encoding,
+                garbage=call.garbage,
+                prompt=call.prompt,
+                reads=list(call.reads),
+            ),
+        )
 
-    def _write_end(self, call: Call) -> None:
-        decoder = decoder_of(call, self._job.dialect)
-        record = decoder.finish(keep_text=self._job.keep_text)
-        self._spool.append("end", record._replace(sent=tuple(self._sent_record(call)), prompt=call.prompt))
-        call.state = None
-
-    def _queue_early(self) -> None:
-        # A long stream is decoded while it runs, so that its bytes don't pile up.
+    def _write_parts(self) -> None:
+        # The bytes of long streams go to the spool while they run, so that they don't pile up.
         for call in self._in_flight.values():
-            if len(call.reads) >= _EARLY_DECODE_READS and not call.queued:
-                call.queued = True
-                self._to_decode.append(call)
+            if len(call.reads) >= _PART_READS:
+                self._spool.append("part", (call.tick.attempt, list(call.reads)))
+                call.reads.clear()
 
     # The loop.
 
@@ -209,6 +206,7 @@ class WorkerLoop:
         poller.add(self._command_fd, READ)
         if timer.fd >= 0:
             poller.add(timer.fd, READ)
+        self._cpu_start_ns = time.process_time_ns()
         previous_entry = batch_end = _mono()
         number = 0
         next_second = self._start_ns + _SECOND_NS
@@ -218,7 +216,7 @@ class WorkerLoop:
             if due is not None and due > now and due != self._armed_ns:
                 timer.arm(due)
                 self._armed_ns = due
-            if self._dense and not self._to_decode:
+            if self._dense:
                 rest = min(batch_end, due if due is not None else batch_end) - now
                 if rest > 0:
                     time.sleep(rest / 1e9)
@@ -246,11 +244,6 @@ class WorkerLoop:
             now = self._dispatch_due()
             if self._deadlines and self._deadlines[0][0] <= now:
                 self._expire(now)
-            if self._to_decode:
-                due = feeder.next_due_ns()
-                until = now + _SLICE_NS
-                if due is None or due - now > _SLICE_NS or len(self._to_decode) > 256:
-                    self._decode(until)
             self._spool.flush()
             if now >= next_second:
                 self._each_second(now)
@@ -271,7 +264,7 @@ class WorkerLoop:
             self._density_mark_ns = now
 
     def _timeout(self, due: int | None, now: int) -> float:
-        if self._to_decode or (due is not None and due <= now):
+        if due is not None and due <= now:
             return 0.0
         limit = SHORT_POLL_S if self._in_flight else _LONG_POLL_S
         if self._timer.fd < 0 and due is not None:
@@ -285,7 +278,7 @@ class WorkerLoop:
             now = _mono()
             if due is None or due > now:
                 # Bodies for later ticks are made in the time left.
-                if due is None or due - now > _SLICE_NS:
+                if due is None or due - now > _IDLE_NS:
                     self._maker.prepare()
                 return now
             self._dispatch(feeder.take())
@@ -302,7 +295,7 @@ class WorkerLoop:
         wall_then, cpu_then = self._cpu_mark
         self._cpu_windows.append((cpu - cpu_then) / max(now - wall_then, 1))
         self._cpu_mark = (now, cpu)
-        self._queue_early()
+        self._write_parts()
 
     def _over(self, now: int) -> bool:
         job = self._job
@@ -331,8 +324,6 @@ class WorkerLoop:
             self._wire.abort(call, Ending.CUT, "interrupted" if self._interrupted else "cut at the end of drain")
         self._wire.close()
         self._anchors.append(read_anchor())
-        while self._to_decode:
-            self._decode(_mono() + _SECOND_NS)
         wall_then, cpu_then = self._cpu_mark
         wall = _mono() - wall_then
         if wall > _SECOND_NS // 4:
@@ -342,6 +333,7 @@ class WorkerLoop:
             "ended_ns": ended_ns,
             "interrupted": self._interrupted,
             "anchors": [(a.mono_ns, a.real_ns, a.width_ns) for a in self._anchors],
+            "cpu_ns": time.process_time_ns() - self._cpu_start_ns,
             "cpu_windows": self._cpu_windows,
             "exhausted": self._wire.exhausted,
             "connections": self._wire.opened,

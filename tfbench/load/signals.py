@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from tfbench.core.kinds import OUTPUT_KINDS, Mode, Outcome, Phase
-from tfbench.load.assemble import Assembled, WorkerFacts
+from tfbench.load.assemble import Assembled
+from tfbench.load.readback import WorkerFacts
 from tfbench.load.supervise import LoadEnd
 
 BLUR_NS = 1_000_000

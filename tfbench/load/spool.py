@@ -1,7 +1,9 @@
 """A worker's append-only file of facts; what was written survives the worker.
 
 Records are length-prefixed marshal tuples: the project's own, read back by the same Python that
-wrote them, moments later. The first item names the record: "sent", "end" or "summary".
+wrote them, moments later. The first item names the record: "job" (dialect, whether texts are kept),
+"sent", "part" (attempt, reads), "raw" or "summary". What a response means is decoded from here,
+after the load: the worker only writes down bytes and times.
 """
 
 import marshal
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfbench.core.errors import StorageError
+from tfbench.load.call import Read
 
 _LENGTH = struct.Struct("<I")
 _FLUSH_BYTES = 1 << 16
@@ -34,35 +37,26 @@ class SentRecord(NamedTuple):
     prompt_sha256: str
 
 
-class EndRecord(NamedTuple):
-    """Written once a call is decoded. Chunk columns are little-endian int64 bytes; `kinds` one byte each.
+class RawRecord(NamedTuple):
+    """Written when the wire let go of a call: how, and the reads not yet written as "part" records.
 
-    `kernel` stamps are CLOCK_REALTIME ns (0 = none), `exact` one byte each, `tokens` int32 (-1 = unknown).
+    A read is (user ns, kernel ns or 0, lower ns, exact, body bytes); see `call.Read`.
     """
 
     sent: tuple[Any, ...]
     first_ns: int
     first_kernel_ns: int
+    last_ns: int
     end_ns: int
     end_kernel_ns: int
-    outcome: str
+    ending: str
     status: int
     error: str
-    finish_reason: str | None
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    output_tokens: int | None
-    reasoning_tokens: int | None
-    output_sha256: str | None
-    kinds: bytes
-    user: bytes
-    kernel: bytes
-    lower: bytes
-    exact: bytes
-    tokens: bytes
+    content_type: bytes
+    content_encoding: bytes
+    garbage: bytes
     prompt: str | None
-    output: str | None
-    raw: bytes
+    reads: list[Read]
 
 
 class SpoolWriter:

@@ -15,7 +15,7 @@ from typing import Any
 import httptools
 
 from tfbench.load import stamps
-from tfbench.load.call import Call, Ending, Read
+from tfbench.load.call import Call, Ending
 from tfbench.load.poller import READ, WRITE, Poller
 from tfbench.load.target import Target
 
@@ -462,7 +462,7 @@ class Wire:
             # A last-chunk mark in the same read may have come later than the bytes before it.
             exact = connection.drained and not (connection.complete and connection.chunked)
             call.body_seen = True
-            call.reads.append(Read(user_ns, kernel_ns, lower_ns, exact, body))
+            call.reads.append((user_ns, kernel_ns, lower_ns, exact, body))
             if _DONE in body[-32:] and body.rstrip().endswith(_DONE):
                 call.done_seen_ns = user_ns
                 call.end_kernel_ns = kernel_ns

@@ -9,8 +9,9 @@ from tfbench.core.kinds import Phase, RunStatus
 from tfbench.core.version import VERSION
 from tfbench.ledger.bundle import write_bundle
 from tfbench.load import stamps
-from tfbench.load.assemble import Assembled, assemble, read_worker, with_row
+from tfbench.load.assemble import Assembled, assemble, with_row
 from tfbench.load.job import Limits, LoadJob
+from tfbench.load.readback import read_worker
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
 from tfbench.load.target import Target
