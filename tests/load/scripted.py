@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,8 @@ from tfbench.load.target import resolve_target
 
 RESET = object()
 """A script step: close with a TCP reset."""
+BARE_CLOSE = object()
+"""A script step: end the TCP connection without a word of TLS."""
 
 Step = Any  # bytes to send, a float to sleep, or RESET
 Script = Callable[[int, bytes], Iterable[Step]]
@@ -86,14 +89,19 @@ class ScriptedServer:
     requests: list[bytes] = field(default_factory=list)
     connections: int = 0
     port: int = 0
+    path: str = ""
+    context: ssl.SSLContext | None = None
     _listener: socket.socket | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
         self._listener = socket.socket(self.family)
-        self._listener.bind(("::1" if self.family == socket.AF_INET6 else "127.0.0.1", 0))
+        if self.path:
+            self._listener.bind(self.path)
+        else:
+            self._listener.bind(("::1" if self.family == socket.AF_INET6 else "127.0.0.1", 0))
+            self.port = self._listener.getsockname()[1]
         self._listener.listen(512)
-        self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop(self) -> None:
@@ -113,7 +121,14 @@ class ScriptedServer:
             threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
 
     def _serve(self, conn: socket.socket) -> None:
-        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.path:
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.context is not None:
+            try:
+                conn = self.context.wrap_socket(conn, server_side=True)
+            except OSError:
+                conn.close()
+                return
         with conn, contextlib.suppress(OSError):
             buffer = b""
             while True:
@@ -151,12 +166,16 @@ def _play(conn: socket.socket, steps: Iterable[Step]) -> bool:
         if step is RESET:
             conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
             return False
+        if step is BARE_CLOSE:
+            return False
         if step is None:
             closing = True
         elif isinstance(step, float | int):
             time.sleep(step)
         else:
             conn.sendall(step)
+    if closing and isinstance(conn, ssl.SSLSocket):
+        conn.unwrap()
     return not closing
 
 
@@ -165,9 +184,9 @@ CLOSE = None
 
 
 @contextlib.contextmanager
-def serving(script: Script, family: int = socket.AF_INET) -> Iterator[ScriptedServer]:
-    """A running scripted server."""
-    server = ScriptedServer(script, family)
+def serving(script: Script, family: int = socket.AF_INET, **options: Any) -> Iterator[ScriptedServer]:
+    """A running scripted server; `options` are its `path` (AF_UNIX) or `context` (TLS)."""
+    server = ScriptedServer(script, family, **options)
     server.start()
     try:
         yield server
@@ -182,6 +201,10 @@ class FixedItem:
     prompt: str
     input_tokens: int
     max_tokens: int
+    class_name: str | None = None
+    tenant: str | None = None
+    lora: str | None = None
+    cancel: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfbench.core.clocks import Anchor, ClockBase
-from tfbench.core.kinds import Mode, Outcome, Role
+from tfbench.core.kinds import Mode, Outcome, Phase, Role
 from tfbench.load.decode import KIND_NAMES
-from tfbench.load.feeders import phase_of
+from tfbench.load.feeders import Tick, phase_of
 from tfbench.load.job import LoadJob
 from tfbench.load.readback import Ended, WorkerFacts
 from tfbench.load.requests import request_id_of
@@ -60,7 +60,7 @@ def assemble(
         steps += stamp_map.steps
         anchors_rows.extend((a.mono_ns, a.real_ns, a.width_ns) for a in anchors)
         rows.add_worker(one, stamp_map, base)
-    _add_unsent(rows, jobs[0], end, base)
+    _add_unsent(rows, jobs, facts, end, base)
     rows.sort()
     attempts = pa.table({name: pa.array(rows.columns[name], ATTEMPTS.field(name).type) for name in ATTEMPTS.names})
     streams = rows.streams_table(pa, STREAMS)
@@ -115,14 +115,21 @@ def with_row(attempts: Any, row: Mapping[str, Any]) -> Any:
     return pa.concat_tables([pa.Table.from_pylist([dict(row)], schema=attempts.schema), attempts])
 
 
-def _add_unsent(rows: "_Rows", job: LoadJob, end: LoadEnd, base: ClockBase) -> None:
+def _add_unsent(
+    rows: "_Rows", jobs: Sequence[LoadJob], facts: Sequence[WorkerFacts], end: LoadEnd, base: ClockBase
+) -> None:
+    job = jobs[0]
+    for one in facts:
+        for tick in one.planned:
+            rows.add_unsent(tick._replace(scheduled_ns=tick.scheduled_ns + base.offset_ns), one.worker, job)
     if job.mode == Mode.CLOSED:
         return
     seen = set(rows.columns["attempt_id"])
     start = end.start_ns + base.offset_ns
     for index, offset in enumerate(job.plan.offsets_ns.tolist()):
         if index not in seen:
-            rows.add_unsent(index, start + offset, phase_of(offset, job.warmup_ns, job.duration_ns), job)
+            phase = phase_of(offset, job.warmup_ns, job.duration_ns)
+            rows.add_unsent(Tick(index, start + offset, 0, phase, -1, index), index % job.workers, job)
 
 
 class _Rows:
@@ -147,21 +154,25 @@ class _Rows:
 
     def _add(self, **values: Any) -> None:
         values.setdefault("role", Role.LOAD.value)
-        values.setdefault("try", 0)
         for name, column in self.columns.items():
             column.append(values.get(name))
 
-    def add_unsent(self, index: int, scheduled_ns: int, phase: str, job: LoadJob) -> None:
-        """A tick that never reached the kernel."""
+    def add_unsent(self, tick: Tick, worker: int, job: LoadJob) -> None:
+        """A tick (in client time) that never reached the kernel."""
+        # What it would have carried matters only where it is counted.
+        item = job.workload.item(tick.task) if tick.phase == Phase.MEASURE else None
         self._add(
+            **{"class": item.class_name, "tenant": item.tenant, "lora": item.lora} if item is not None else {},
+            **{"try": tick.tries},
             run_id=self.run_id,
-            attempt_id=index,
-            request_id=request_id_of(self.run_id, index),
-            task_id=str(index),
-            phase=str(phase),
+            attempt_id=tick.attempt,
+            request_id=request_id_of(self.run_id, tick.task, tick.tries),
+            task_id=str(tick.task),
+            session_id=f"user-{tick.user}" if tick.user >= 0 else None,
+            phase=tick.phase,
             host=self.host,
-            worker=index % job.workers,
-            scheduled_ns=scheduled_ns,
+            worker=worker,
+            scheduled_ns=tick.scheduled_ns,
             outcome=Outcome.UNSENT.value,
         )
 
@@ -207,7 +218,11 @@ class _Rows:
             "run_id": self.run_id,
             "attempt_id": sent.attempt,
             "request_id": sent.request_id,
-            "task_id": str(sent.attempt),
+            "task_id": str(sent.task),
+            "try": sent.tries,
+            "class": sent.class_name,
+            "tenant": sent.tenant,
+            "lora": sent.lora,
             "session_id": f"user-{sent.user}" if sent.user >= 0 else None,
             "phase": str(sent.phase),
             "host": self.host,

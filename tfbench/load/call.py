@@ -32,6 +32,8 @@ class Ending(Enum):
     """Lost or garbled after a status, or bytes that aren't HTTP."""
     TIMEOUT = "timeout"
     """A limit of the manifest."""
+    CANCELLED = "cancelled"
+    """Cut by us as the manifest planned."""
     CUT = "cut"
     """Cut by us: end of drain, Ctrl-C."""
 
@@ -41,6 +43,8 @@ class Call:
 
     __slots__ = (
         "body_seen",
+        "cancel",
+        "class_name",
         "connected_ns",
         "connection",
         "connection_id",
@@ -56,14 +60,17 @@ class Call:
         "first_ns",
         "garbage",
         "last_ns",
+        "lora",
         "new_connection",
         "prompt",
         "prompt_sha256",
         "reads",
         "request",
         "request_id",
+        "retry_after",
         "sent_ns",
         "status",
+        "tenant",
         "tick",
     )
 
@@ -73,6 +80,11 @@ class Call:
         self.request = request
         self.prompt_sha256 = prompt_sha256
         self.prompt = prompt
+        self.class_name: str | None = None
+        self.tenant: str | None = None
+        self.lora: str | None = None
+        self.cancel = False
+        self.retry_after = b""
         self.dispatched_ns = 0
         self.connected_ns = 0
         self.sent_ns = 0

@@ -67,6 +67,8 @@ class CallDecoder:
         "_body",
         "_call",
         "_columns",
+        "_counted_output",
+        "_counted_reads",
         "_decoder",
         "_dialect",
         "_finish_reason",
@@ -87,6 +89,8 @@ class CallDecoder:
         self._streamed: bool | None = None
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
+        self._counted_reads = 0
+        self._counted_output = 0
 
     def step(self, max_reads: int) -> bool:
         """Decode at most `max_reads` recorded reads; True when none is left."""
@@ -100,6 +104,16 @@ class CallDecoder:
                 continue
             self._read(data, user, kernel, lower, exact)
         return not reads
+
+    def count_output(self) -> int:
+        """Output chunks so far of a call in flight; the call keeps its reads."""
+        reads = self._call.reads
+        for read in list(reads)[self._counted_reads :]:
+            self._counted_reads += 1
+            for event in self._sse.feed(read[4]):
+                chunk = self._decoder.feed(event)
+                self._counted_output += chunk is not None and chunk.kind in OUTPUT_KINDS
+        return self._counted_output
 
     def _is_stream(self, first: bytes) -> bool:
         call = self._call
@@ -164,6 +178,8 @@ class CallDecoder:
             return Outcome.CONNECT_ERROR, call.error
         if ending is Ending.TIMEOUT:
             return Outcome.TIMEOUT, call.error
+        if ending is Ending.CANCELLED:
+            return Outcome.CANCELLED, call.error
         if ending is Ending.CUT:
             return Outcome.UNFINISHED, call.error
         if ending is Ending.LOST:
@@ -217,3 +233,27 @@ def decode(call: Call, dialect: str) -> Decoded:
     decoder = CallDecoder(call, dialect)
     decoder.step(len(call.reads))
     return decoder.finish()
+
+
+_WITHOUT_LOOKING = {
+    Ending.CONNECT: Outcome.CONNECT_ERROR,
+    Ending.LOST: Outcome.DISCONNECTED,
+    Ending.TIMEOUT: Outcome.TIMEOUT,
+    Ending.CANCELLED: Outcome.CANCELLED,
+    Ending.CUT: Outcome.UNFINISHED,
+    Ending.BROKEN: Outcome.STREAM_ERROR,
+}
+
+
+def outcome_of(call: Call, dialect: str, *, look_inside: bool) -> Outcome | None:
+    """The outcome of an ended call; a 2xx answer framed to its end is decoded only on `look_inside`, else None."""
+    if call.ending in _WITHOUT_LOOKING:
+        return _WITHOUT_LOOKING[call.ending]
+    if not 200 <= call.status < 300:
+        return Outcome.REJECTED if call.status in (429, 503) else Outcome.HTTP_ERROR
+    if not look_inside:
+        return None
+    reads = call.reads.copy()
+    outcome = Outcome(decode(call, dialect).outcome)
+    call.reads = reads
+    return outcome

@@ -7,19 +7,30 @@ ended. It never skips a tick and never moves one.
 import bisect
 import heapq
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from tfbench.core.kinds import Phase
 
+RETRY_SHIFT = 40
+"""A retry's attempt_id is its task's index plus its try shifted by this: unique, and after every first try."""
+
 
 class Tick(NamedTuple):
-    """One request to send. `slot_ns` is 0 except in capped load, where it's the slot's grant."""
+    """One request to send.
+
+    `attempt` is its id, `task` the index of the item it carries, `tries` how often that was tried
+    before. `slot_ns` is 0 except in capped load, where it's the slot's grant.
+    """
 
     attempt: int
     scheduled_ns: int
     slot_ns: int
     phase: str
     user: int
+    task: int
+    tries: int = 0
 
 
 class Feeder(Protocol):
@@ -36,7 +47,7 @@ class Feeder(Protocol):
         """The tick that `next_due_ns` spoke of."""
 
     def ended(self, tick: Tick, end_ns: int) -> None:
-        """A tick's call ended at `end_ns`."""
+        """A tick's task ended at `end_ns`: there will be no further try."""
 
     def waiting(self, now_ns: int) -> int:
         """Ticks past their time that were not taken yet."""
@@ -71,7 +82,7 @@ class OpenFeeder:
     def take(self) -> Tick:
         i = self._next
         self._next = i + 1
-        return Tick(self._indices[i], self._due[i], 0, self._phases[i], -1)
+        return Tick(self._indices[i], self._due[i], 0, self._phases[i], -1, self._indices[i])
 
     def ended(self, tick: Tick, end_ns: int) -> None:
         del end_ns
@@ -88,36 +99,75 @@ class OpenFeeder:
 
 
 class CappedFeeder:
-    """An open schedule behind at most `slots` requests in flight; a tick waits in order for a slot."""
+    """Another feeder behind at most `slots` requests in flight; a tick waits in order for a slot."""
 
-    def __init__(self, schedule: OpenFeeder, start_ns: int, slots: int) -> None:
-        self._schedule = schedule
+    def __init__(self, inner: Feeder, start_ns: int, slots: int) -> None:
+        self._inner = inner
         self._free: deque[int] = deque([start_ns] * slots)
 
     @property
     def measured_left(self) -> int:
-        return self._schedule.measured_left
+        return self._inner.measured_left
 
     def next_due_ns(self) -> int | None:
-        due = self._schedule.next_due_ns()
+        due = self._inner.next_due_ns()
         if due is None or not self._free:
             return None
         return max(due, self._free[0])
 
     def take(self) -> Tick:
-        tick = self._schedule.take()
+        tick = self._inner.take()
         return tick._replace(slot_ns=max(tick.scheduled_ns, self._free.popleft()))
 
-    def ended(self, tick: Tick, end_ns: int) -> None:
-        self._schedule.ended(tick, end_ns)
+    def freed(self, end_ns: int) -> None:
+        """A call ended, whatever becomes of its task."""
         self._free.append(end_ns)
 
+    def ended(self, tick: Tick, end_ns: int) -> None:
+        self._inner.ended(tick, end_ns)
+
     def waiting(self, now_ns: int) -> int:
-        return self._schedule.waiting(now_ns)
+        return self._inner.waiting(now_ns)
+
+
+class RetryFeeder:
+    """Another feeder's ticks and, between them, further tries of tasks that failed."""
+
+    def __init__(self, inner: Feeder, phase_at: Callable[[int], str]) -> None:
+        self._inner = inner
+        self._phase_at = phase_at
+        self._heap: list[tuple[int, int, Tick]] = []
+        self._first: dict[int, Tick] = {}
 
     @property
-    def last_due_ns(self) -> int:
-        return self._schedule.last_due_ns
+    def measured_left(self) -> int:
+        return self._inner.measured_left
+
+    def next_due_ns(self) -> int | None:
+        due = self._inner.next_due_ns()
+        if self._heap and (due is None or self._heap[0][0] < due):
+            return self._heap[0][0]
+        return due
+
+    def take(self) -> Tick:
+        due = self._inner.next_due_ns()
+        if self._heap and (due is None or self._heap[0][0] < due):
+            return heapq.heappop(self._heap)[2]
+        return self._inner.take()
+
+    def again(self, tick: Tick, due_ns: int) -> Tick:
+        """Plan one more try of the task of `tick`; its task's clock stays that of the first."""
+        self._first.setdefault(tick.task, tick)
+        tries = tick.tries + 1
+        retry = Tick(tick.task + (tries << RETRY_SHIFT), due_ns, 0, self._phase_at(due_ns), tick.user, tick.task, tries)
+        heapq.heappush(self._heap, (due_ns, retry.attempt, retry))
+        return retry
+
+    def ended(self, tick: Tick, end_ns: int) -> None:
+        self._inner.ended(self._first.pop(tick.task, tick), end_ns)
+
+    def waiting(self, now_ns: int) -> int:
+        return self._inner.waiting(now_ns) + sum(due <= now_ns for due, _, _ in self._heap)
 
 
 class ClosedFeeder:
@@ -165,14 +215,25 @@ class ClosedFeeder:
             self._open_measured += 1
             if self._left is not None:
                 self._left -= 1
-        return Tick(turn * self._plan.users + user, due, 0, phase, user)
+        index = turn * self._plan.users + user
+        return Tick(index, due, 0, phase, user, index)
 
     def ended(self, tick: Tick, end_ns: int) -> None:
         if tick.phase == Phase.MEASURE:
             self._open_measured -= 1
-        turn = tick.attempt // self._plan.users
+        turn = tick.task // self._plan.users
         heapq.heappush(self._heap, (end_ns + self._plan.think_ns(tick.user, turn), tick.user, turn + 1))
 
     def waiting(self, now_ns: int) -> int:
         del now_ns
         return 0
+
+
+@dataclass(frozen=True)
+class Feeders:
+    """What the loop drives: the outermost feeder; the retries inside it, and whom to tell that a slot is free."""
+
+    feeder: Feeder
+    retries: RetryFeeder | None
+    freed: Callable[[int], None] | None
+    last_due_ns: int

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfbench.load.target import Target
+from tfbench.manifest import Retry
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,8 @@ class LoadJob:
     use_stamps: bool
     keep_text: bool
     spool_path: str
+    retry: Retry | None = None
+    cancel_after_ns: int | None = None
+    cancel_after_chunks: int | None = None
+    connections: str = "pooled"
+    preconnect: int = 0

@@ -1,20 +1,24 @@
 """The worker's loop: send what is due, read what came, write both down."""
 
-import heapq
 import os
 import time
-from itertools import count
 
 from tfbench.core.clocks import Anchor, read_anchor
+from tfbench.core.kinds import Outcome
 from tfbench.load.call import Call, Ending
-from tfbench.load.feeders import Feeder, Tick
+from tfbench.load.deadlines import Deadlines
+from tfbench.load.decode import CallDecoder, outcome_of
+from tfbench.load.feeders import Feeders, Tick
 from tfbench.load.job import LoadJob
 from tfbench.load.poller import READ, Poller
+from tfbench.load.progress import Reporter
 from tfbench.load.requests import RequestMaker
+from tfbench.load.retry_after import retry_after_s
 from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
 from tfbench.load.target import tls_context
 from tfbench.load.timer import open_timer
 from tfbench.load.wire import Wire
+from tfbench.manifest import retry_delay_s
 
 _mono = time.monotonic_ns
 SHORT_POLL_S = 0.001
@@ -29,7 +33,6 @@ _IDLE_NS = 200_000
 """A body for a later tick is made only when the next one is further off than this."""
 _PART_READS = 64
 _DISPATCH_BURST = 16
-_LINGER_NS = 1_000_000_000
 _SECOND_NS = 1_000_000_000
 
 
@@ -42,7 +45,7 @@ class WorkerLoop:
     def __init__(
         self,
         job: LoadJob,
-        feeder: Feeder,
+        feeders: Feeders,
         poller: Poller,
         spool: SpoolWriter,
         maker: RequestMaker,
@@ -50,11 +53,11 @@ class WorkerLoop:
         start_ns: int,
         last_due_ns: int,
         command_fd: int,
-        reporter: "Reporter",
+        reporter: Reporter,
         scheduling: str = "",
     ) -> None:
         self._job = job
-        self._feeder = feeder
+        self._feeder = feeders.feeder
         self._poller = poller
         self._spool = spool
         spool.append("job", (job.dialect, job.keep_text))
@@ -71,15 +74,16 @@ class WorkerLoop:
             poller, job.target, context, use_stamps=job.use_stamps, sent=self._on_sent, done=self._on_done
         )
         self._in_flight: dict[int, Call] = {}
-        self._deadlines: list[tuple[int, int, Call]] = []
-        self._numbers = count()
-        limits = job.limits
-        shortest = min(limits.connect_ns, limits.first_byte_ns, limits.idle_ns, limits.total_ns)
-        self._look_every_ns = min(_SECOND_NS, shortest // 4)
+        self._deadlines = Deadlines(job.limits, job.cancel_after_ns)
+        self._counted: dict[int, tuple[Call, CallDecoder]] = {}
         self._sent_count = 0
         self._done_count = 0
         self._interrupted = False
         self._stopping = False
+        self._told = False
+        self._retries, self._freed = feeders.retries, feeders.freed
+        # A task that failed inside a stream is known as such only from its bytes.
+        self._keep_reads = job.retry is not None and Outcome.STREAM_ERROR in job.retry.outcomes
         self._dense = False
         self._event_count = 0
         self._density_mark_ns = 0
@@ -94,7 +98,9 @@ class WorkerLoop:
         call = self._maker.make(tick)
         call.dispatched_ns = _mono()
         self._in_flight[id(call)] = call
-        self._watch(call, call.dispatched_ns)
+        self._deadlines.watch(call, call.dispatched_ns)
+        if call.cancel and self._job.cancel_after_chunks is not None:
+            self._counted[id(call)] = (call, CallDecoder(call, self._job.dialect))
         self._wire.begin(call)
 
     def _on_sent(self, call: Call) -> None:
@@ -105,9 +111,14 @@ class WorkerLoop:
         tick = call.tick
         return SentRecord(
             attempt=tick.attempt,
+            task=tick.task,
+            tries=tick.tries,
             request_id=call.request_id,
             phase=tick.phase,
             user=tick.user,
+            class_name=call.class_name,
+            tenant=call.tenant,
+            lora=call.lora,
             scheduled_ns=tick.scheduled_ns,
             dispatched_ns=call.dispatched_ns,
             slot_ns=tick.slot_ns,
@@ -120,52 +131,37 @@ class WorkerLoop:
 
     def _on_done(self, call: Call) -> None:
         self._in_flight.pop(id(call), None)
+        self._counted.pop(id(call), None)
         self._done_count += 1
         self._write_raw(call)
-        self._feeder.ended(call.tick, call.end_ns)
+        if self._freed is not None:
+            self._freed(call.end_ns)
+        due_ns = self._retry_due_ns(call)
+        if due_ns is None or self._retries is None:
+            self._feeder.ended(call.tick, call.end_ns)
+        else:
+            self._spool.append("planned", tuple(self._retries.again(call.tick, due_ns)))
 
-    # Deadlines.
+    def _retry_due_ns(self, call: Call) -> int | None:
+        """When the task of a failed call is tried again; None when it isn't."""
+        policy = self._job.retry
+        if policy is None or call.ending is Ending.CUT:
+            return None
+        if outcome_of(call, self._job.dialect, look_inside=self._keep_reads) not in policy.outcomes:
+            return None
+        delay_s = retry_delay_s(policy, call.tick.tries, retry_after_s(call.retry_after, time.time()))
+        return None if delay_s is None else call.end_ns + round(delay_s * 1e9)
 
-    def _deadline(self, call: Call) -> int:
-        limits = self._job.limits
-        total = call.dispatched_ns + limits.total_ns
-        if not call.sent_ns:
-            return min(total, call.dispatched_ns + limits.connect_ns)
-        if call.done_seen_ns:
-            return min(total, call.last_ns + _LINGER_NS)
-        if not call.body_seen:
-            return min(total, call.sent_ns + limits.first_byte_ns)
-        return min(total, call.last_ns + limits.idle_ns)
-
-    def _watch(self, call: Call, now_ns: int) -> None:
-        # A deadline can also move closer (silence counts from the first body byte on), so it is looked at again.
-        look_ns = min(self._deadline(call), now_ns + self._look_every_ns)
-        heapq.heappush(self._deadlines, (look_ns, next(self._numbers), call))
+    def _cut_counted(self) -> None:
+        # Only calls that the plan cancels after k chunks are decoded while they run.
+        limit = self._job.cancel_after_chunks or 0
+        for call, decoder in list(self._counted.values()):
+            if decoder.count_output() >= limit:
+                self._wire.abort(call, Ending.CANCELLED, "")
 
     def _expire(self, now_ns: int) -> None:
-        while self._deadlines and self._deadlines[0][0] <= now_ns:
-            _, _, call = heapq.heappop(self._deadlines)
-            if call.ending is not None:
-                continue
-            deadline = self._deadline(call)
-            if deadline > now_ns:
-                self._watch(call, now_ns)
-                continue
-            if call.done_seen_ns:
-                self._wire.abort(call, Ending.LINGERED, "")
-                call.end_ns = call.done_seen_ns
-                continue
-            self._wire.abort(call, Ending.TIMEOUT, self._which_limit(call, now_ns))
-
-    def _which_limit(self, call: Call, now_ns: int) -> str:
-        limits = self._job.limits
-        if now_ns - call.dispatched_ns >= limits.total_ns:
-            return f"total_s = {limits.total_ns / 1e9:g} passed"
-        if not call.sent_ns:
-            return f"connect_s = {limits.connect_ns / 1e9:g} passed"
-        if not call.body_seen:
-            return f"first_byte_s = {limits.first_byte_ns / 1e9:g} passed"
-        return f"idle_s = {limits.idle_ns / 1e9:g} passed"
+        for call, ending, error in self._deadlines.expired(now_ns):
+            self._wire.abort(call, ending, error)
 
     # Writing down.
 
@@ -178,7 +174,8 @@ class WorkerLoop:
                 first_ns=call.first_ns,
                 first_kernel_ns=call.first_kernel_ns,
                 last_ns=call.last_ns,
-                end_ns=call.end_ns,
+                # A response left open after its end mark ended at the mark.
+                end_ns=call.done_seen_ns if call.ending is Ending.LINGERED else call.end_ns,
                 end_kernel_ns=call.end_kernel_ns,
                 ending=call.ending.value,
                 status=call.status,
@@ -193,8 +190,8 @@ class WorkerLoop:
 
     def _write_parts(self) -> None:
         # The bytes of long streams go to the spool while they run, so that they don't pile up.
-        for call in self._in_flight.values():
-            if len(call.reads) >= _PART_READS:
+        for call in () if self._keep_reads else self._in_flight.values():
+            if len(call.reads) >= _PART_READS and id(call) not in self._counted:
                 self._spool.append("part", (call.tick.attempt, list(call.reads)))
                 call.reads.clear()
 
@@ -242,8 +239,10 @@ class WorkerLoop:
                     wire.ready(fd, mask, previous_entry, number)
             previous_entry = entry
             now = self._dispatch_due()
-            if self._deadlines and self._deadlines[0][0] <= now:
+            if self._deadlines.due(now):
                 self._expire(now)
+            if self._counted and events:
+                self._cut_counted()
             self._spool.flush()
             if now >= next_second:
                 self._each_second(now)
@@ -285,8 +284,8 @@ class WorkerLoop:
         return _mono()
 
     def _command(self) -> None:
-        os.read(self._command_fd, 64)
-        self._interrupted = True
+        # "end": every worker's measured tasks are over. Anything else, and a parent that is gone, means stop.
+        self._interrupted = os.read(self._command_fd, 64) != b"end\n"
         self._stopping = True
 
     def _each_second(self, now: int) -> None:
@@ -306,7 +305,12 @@ class WorkerLoop:
         else:
             window_end = self._last_due_ns
         if self._feeder.measured_left == 0:
-            return True
+            if job.workers == 1:
+                return True
+            # Others may still measure; load goes on until all have ended.
+            if not self._told:
+                self._told = True
+                self._report.tell("measured")
         return now >= window_end + job.drain_ns if window_end else False
 
     def _counts(self) -> dict[str, int | float]:
@@ -344,25 +348,3 @@ class WorkerLoop:
         self._spool.append("summary", (summary,))
         self._spool.flush()
         self._timer.close()
-
-
-class Reporter:
-    """Writes progress lines to a pipe, dropping them rather than waiting for a slow reader."""
-
-    def __init__(self, fd: int, every_s: float = 0.25) -> None:
-        self._fd = fd
-        self.every_ns = int(every_s * 1e9)
-        self.last_ns = 0
-        os.set_blocking(fd, False)
-
-    def send(self, now_ns: int, counts: dict[str, int | float]) -> None:
-        """One JSON line of `counts`."""
-        self.last_ns = now_ns
-        text = ",".join(f'"{key}":{value}' for key, value in counts.items())
-        try:
-            os.write(self._fd, f'{{"progress":{{{text}}}}}\n'.encode())
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            # The parent is gone; the command pipe's end tells the loop to stop.
-            return

@@ -23,16 +23,20 @@ class Ended:
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What one worker left: every call it sent or gave up, its summary (None if it died before one)."""
+    """What one worker left: every call it sent or gave up, retries planned but never taken up, its summary.
+
+    The summary is None when the worker died before it.
+    """
 
     worker: int
     ends: list[Ended]
+    planned: list[Tick]
     summary: dict[str, Any] | None
 
 
 def _call_of(sent: SentRecord, raw: RawRecord | None, reads: list[Any]) -> Call:
     """The call as the decoder wants it."""
-    tick = Tick(sent.attempt, sent.scheduled_ns, sent.slot_ns, sent.phase, sent.user)
+    tick = Tick(sent.attempt, sent.scheduled_ns, sent.slot_ns, sent.phase, sent.user, sent.task, sent.tries)
     call = Call(tick, sent.request_id, b"", sent.prompt_sha256, None)
     call.sent_ns = sent.sent_ns
     call.reads.extend(reads)
@@ -58,6 +62,7 @@ def read_worker(path: Path, worker: int) -> WorkerFacts:
     """All records of one spool, its calls decoded."""
     ends: list[Ended] = []
     sends: dict[int, SentRecord] = {}
+    planned: dict[int, Tick] = {}
     parts: dict[int, list[Any]] = {}
     summary: dict[str, Any] | None = None
     dialect, keep_text = "", False
@@ -90,10 +95,14 @@ def read_worker(path: Path, worker: int) -> WorkerFacts:
             sent = SentRecord(*raw.sent)
             sends.pop(sent.attempt, None)
             ended(sent, raw)
+        elif kind == "planned":
+            tick = Tick(*record)
+            planned[tick.attempt] = tick
         elif kind == "job":
             dialect, keep_text = record
         elif kind == "summary":
             summary = record[0]
     for sent in sends.values():
         ended(sent, None)
-    return WorkerFacts(worker, ends, summary)
+    taken_up = {one.sent.attempt for one in ends}
+    return WorkerFacts(worker, ends, [tick for tick in planned.values() if tick.attempt not in taken_up], summary)

@@ -43,20 +43,21 @@ class RequestMaker:
         ]
         self._head = "\r\n".join(lines).encode("latin-1")
         self._upcoming = upcoming
-        self._ready: dict[int, tuple[bytes, str, str | None]] = {}
+        self._ready: dict[int, tuple[bytes, Any]] = {}
 
-    def _body(self, index: int) -> tuple[bytes, str, str | None]:
+    def _body(self, index: int) -> tuple[bytes, Any]:
         job = self._job
         item: Any = job.workload.item(index)
+        sampling = job.sampling if item.tenant is None else {**job.sampling, "user": item.tenant}
         body = self._dialect.encode(
             item.prompt,
-            model=job.model,
+            model=job.model if item.lora is None else item.lora,
             max_tokens=item.max_tokens,
             stream=job.stream,
             include_usage=job.include_usage,
-            sampling=job.sampling,
+            sampling=sampling,
         )
-        return body, sha256_hex(item.prompt.encode()), item.prompt if job.keep_text else None
+        return body, item
 
     def prepare(self) -> None:
         """Make one more body ahead of time, if fewer than a handful are ready."""
@@ -67,17 +68,20 @@ class RequestMaker:
 
     def make(self, tick: Tick) -> Call:
         """The call of `tick`, its request complete."""
-        made = self._ready.pop(tick.attempt, None)
+        made = self._ready.pop(tick.task, None)
         if made is None:
-            made = self._body(tick.attempt)
-            if self._upcoming and self._upcoming[0] == tick.attempt:
+            made = self._body(tick.task)
+            if self._upcoming and self._upcoming[0] == tick.task:
                 self._upcoming.popleft()
-        body, digest, prompt = made
-        request_id = request_id_of(self._job.run_id, tick.attempt)
+        body, item = made
+        request_id = request_id_of(self._job.run_id, tick.task, tick.tries)
         request = b"%s\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s" % (
             self._head,
             request_id.encode(),
             len(body),
             body,
         )
-        return Call(tick, request_id, request, digest, prompt)
+        prompt = item.prompt
+        call = Call(tick, request_id, request, sha256_hex(prompt.encode()), prompt if self._job.keep_text else None)
+        call.class_name, call.tenant, call.lora, call.cancel = item.class_name, item.tenant, item.lora, item.cancel
+        return call

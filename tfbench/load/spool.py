@@ -2,8 +2,8 @@
 
 Records are length-prefixed marshal tuples: the project's own, read back by the same Python that
 wrote them, moments later. The first item names the record: "job" (dialect, whether texts are kept),
-"sent", "part" (attempt, reads), "raw" or "summary". What a response means is decoded from here,
-after the load: the worker only writes down bytes and times.
+"sent", "part" (attempt, reads), "raw", "planned" (the tick of a retry) or "summary". What a
+response means is decoded from here, after the load: the worker only writes down bytes and times.
 """
 
 import marshal
@@ -24,9 +24,14 @@ class SentRecord(NamedTuple):
     """Written when a request's first byte went to the kernel; `CLOCK_MONOTONIC` ns."""
 
     attempt: int
+    task: int
+    tries: int
     request_id: str
     phase: str
     user: int
+    class_name: str | None
+    tenant: str | None
+    lora: str | None
     scheduled_ns: int
     dispatched_ns: int
     slot_ns: int

@@ -48,9 +48,14 @@ class _Running:
     errors: IO[bytes]
     buffer: bytes = b""
     ready: bool = False
+    measured: bool = False
     finished: bool = False
     trouble: TfbenchError | None = None
     progress: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def gone(self) -> bool:
+        return self.process.poll() is not None
 
     def lines(self) -> list[dict[str, Any]]:
         assert self.process.stdout is not None
@@ -146,6 +151,7 @@ def _conduct(
 ) -> tuple[int, bool]:
     start_ns = 0
     interrupted = False
+    ending = False
     deadline_ns: int | None = None
     open_count = len(running)
     while open_count:
@@ -165,6 +171,14 @@ def _conduct(
                     one.write(b"go %d\n" % start_ns)
             if start_ns:
                 on_progress(_sum(running))
+                if (
+                    len(running) > 1
+                    and not ending
+                    and all(one.measured or one.process.poll() is not None for one in running)
+                ):
+                    ending = True
+                    for one in running:
+                        one.write(b"end\n")
             if deadline_ns is not None and time.monotonic_ns() > deadline_ns:
                 break
         except KeyboardInterrupt:
@@ -180,6 +194,8 @@ def _conduct(
 def _take(one: _Running, line: dict[str, Any]) -> None:
     if "progress" in line:
         one.progress = line["progress"]
+    elif "measured" in line:
+        one.measured = True
     elif "ready" in line:
         one.ready = True
     elif "finished" in line:

@@ -91,6 +91,35 @@ def open_timer() -> Timer:
     return _TimerFd(libc, fd)
 
 
+class _Pipe:
+    """A timer for where there's no timerfd but a descriptor is a must: armed, it is readable at once."""
+
+    def __init__(self) -> None:
+        self.fd, self._write = os.pipe()
+        self._armed = False
+
+    def arm(self, mono_ns: int) -> None:
+        del mono_ns
+        if not self._armed:
+            self._armed = True
+            os.write(self._write, b"x")
+
+    def clear(self) -> None:
+        if self._armed:
+            self._armed = False
+            os.read(self.fd, 1)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.close(self._write)
+
+
+def open_alarm() -> Timer:
+    """A timer that always has a descriptor; where the platform has none it wakes the poller until it's cleared."""
+    timer = open_timer()
+    return timer if timer.fd >= 0 else _Pipe()
+
+
 def sleep_until(mono_ns: int) -> None:
     """Sleep to an absolute CLOCK_MONOTONIC time."""
     while (left := mono_ns - time.monotonic_ns()) > 0:

@@ -4,135 +4,33 @@ The polling path does as little as it can: one recvmsg, one feed of the framing 
 per read. What the bytes mean is decided elsewhere.
 """
 
-import errno
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import Any
-
-import httptools
 
 from tfbench.load import stamps
 from tfbench.load.call import Call, Ending
+from tfbench.load.connection import EXHAUSTED, Connection, Refused, describe, start_connecting
 from tfbench.load.poller import READ, WRITE, Poller
+from tfbench.load.pool import Policy, Pool
 from tfbench.load.target import Target
+from tfbench.load.tls import MAX_OVERHANG_BYTES, TlsLayer, tls_trouble
 
 READ_BYTES = 256 * 1024
-_GARBAGE_KEPT_BYTES = 64 * 1024
-_DONE = b"[DONE]"
-_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS}
+_ANCILLARY_BYTES = stamps.ANCILLARY_BYTES
+_CONNECTING_AT_ONCE = 64
+_PARTING_NS = 1_000_000_000
+"""How long a connection that the server said it closes is left for it to close."""
+_PARTING_MOST = 512
+_unpack_timespec = stamps.unpack_timespec
 _mono = time.monotonic_ns
 
 
-class _Connection:
-    """One socket, its framing parser and the call it carries (None while idle)."""
-
-    __slots__ = (
-        "body",
-        "call",
-        "chunked",
-        "close_delimited",
-        "complete",
-        "drained",
-        "fd",
-        "id",
-        "idle_until_ns",
-        "incoming",
-        "keep_alive",
-        "keep_alive_s",
-        "last_poll",
-        "last_recv_ns",
-        "lower_ns",
-        "mask",
-        "opened",
-        "out",
-        "outgoing",
-        "parser",
-        "secure",
-        "sock",
-        "wire",
-    )
-
-    def __init__(self, wire: "Wire", number: int, sock: socket.socket) -> None:
-        self.wire = wire
-        self.id = number
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.mask = 0
-        self.parser: Any = httptools.HttpResponseParser(self)
-        self.call: Call | None = None
-        self.out: memoryview | None = None
-        self.opened = False
-        self.complete = False
-        self.close_delimited = True
-        self.chunked = False
-        self.keep_alive = False
-        self.keep_alive_s = 0.0
-        self.idle_until_ns = 0
-        self.body: list[bytes] = []
-        self.last_poll = -1
-        self.last_recv_ns = 0
-        self.lower_ns = 0
-        self.drained = True
-        self.secure: ssl.SSLObject | None = None
-        self.incoming: ssl.MemoryBIO | None = None
-        self.outgoing: ssl.MemoryBIO | None = None
-
-    # Called by the framing parser.
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        call = self.call
-        if call is None:
-            return
-        key = name.lower()
-        if key == b"content-type":
-            call.content_type = value.lower()
-        elif key == b"content-encoding":
-            call.content_encoding = value.strip().lower()
-        elif key == b"content-length":
-            self.close_delimited = False
-        elif key == b"transfer-encoding":
-            self.chunked = b"chunked" in value.lower()
-            self.close_delimited = not self.chunked
-        elif key == b"keep-alive":
-            self.keep_alive_s = _keep_alive_timeout_s(value)
-
-    def on_headers_complete(self) -> None:
-        status = self.parser.get_status_code()
-        if self.call is not None and status >= 200:
-            self.call.status = status
-
-    def on_body(self, data: bytes) -> None:
-        self.body.append(data)
-
-    def on_message_complete(self) -> None:
-        if self.parser.get_status_code() >= 200:
-            self.complete = True
-            # The parser forgets once this callback returns.
-            self.keep_alive = self.parser.should_keep_alive()
-        else:
-            self.close_delimited = True
-
-
-def _keep_alive_timeout_s(value: bytes) -> float:
-    for part in value.split(b","):
-        name, _, number = part.strip().partition(b"=")
-        if name.lower() == b"timeout":
-            try:
-                return max(float(number), 0.0)
-            except ValueError:
-                return 0.0
-    return 0.0
-
-
 class Wire:
-    """All connections of one worker to one target.
-
-    `done` is called once for each call when the wire lets go of it; `sent` just after its first
-    byte went to the kernel.
-    """
+    """All connections of one worker to one target; a Transport."""
 
     def __init__(
         self,
@@ -143,375 +41,364 @@ class Wire:
         use_stamps: bool,
         sent: Callable[[Call], None],
         done: Callable[[Call], None],
+        policy: str = Policy.POOLED,
     ) -> None:
         self._poller = poller
         self._target = target
         self._context = context
-        self._stamps = use_stamps
         self._sent = sent
         self._done = done
         self._numbers = count()
-        self._by_fd: dict[int, _Connection] = {}
-        self._idle: list[_Connection] = []
-        self._buffer = bytearray(READ_BYTES)
-        self._view = memoryview(self._buffer)
+        self._by_fd: dict[int, Connection] = {}
+        self._pool: Pool[Connection] = Pool(Policy(policy), self._usable)
+        self._parting: deque[tuple[int, Connection]] = deque()
+        self._preconnecting = 0
+        buffer = bytearray(READ_BYTES)
+        self._buffers = [buffer]
+        self._view = memoryview(buffer)
+        self._plain = bytearray(READ_BYTES + MAX_OVERHANG_BYTES if context is not None else 0)
+        self.stamped = use_stamps and not target.is_unix
         self.exhausted = 0
         self.opened = 0
 
+    def preconnect(self, number: int, timeout_s: float) -> int:
+        """Open `number` connections and wait for them, at most `timeout_s`; how many are ready."""
+        deadline = _mono() + int(timeout_s * 1e9)
+        left = number
+        while (left or self._preconnecting) and (now := _mono()) < deadline:
+            while left and self._preconnecting < _CONNECTING_AT_ONCE:
+                left -= 1
+                self._preconnecting += 1
+                refused = self._open(None)
+                if refused is not None:
+                    self._preconnecting -= 1
+            for fd, mask in self._poller.poll(min((deadline - now) / 1e9, 0.05)):
+                self.ready(fd, mask, 0, 0)
+        return len(self._pool)
+
     def begin(self, call: Call) -> None:
         """Send `call` on an idle connection, or open one."""
-        connection = self._take_idle()
+        if self._parting:
+            self._part(_mono())
+        connection = self._pool.take(call)
         if connection is None:
             self._open(call)
             return
         call.new_connection = False
         call.connected_ns = 0
         self._assign(connection, call)
-        self._send_request(connection)
+        self._send_request(connection, call)
 
     def ready(self, fd: int, mask: int, previous_entry_ns: int, poll_number: int) -> None:
         """Serve one readiness report; `previous_entry_ns` is the entry of the poll before this one."""
         connection = self._by_fd.get(fd)
         if connection is None:
             return
-        if mask & WRITE:
-            self._writable(connection)
-            if connection.fd < 0:
-                return
-        if mask & ~WRITE:
-            if connection.last_poll != poll_number - 1 and previous_entry_ns > connection.lower_ns:
-                connection.lower_ns = previous_entry_ns
-            connection.last_poll = poll_number
-            if connection.opened or connection.secure is not None:
-                self._readable(connection)
-            elif mask & ~READ:
+        if mask != READ:
+            if mask & WRITE:
                 self._writable(connection)
-
-    def abort(self, call: Call, ending: Ending, error: str) -> None:
-        """Let go of `call` now; its connection is closed."""
-        connection = call.connection
-        if isinstance(connection, _Connection):
-            self._finish(connection, ending, error, keep=False)
-
-    def close(self) -> None:
-        """Close every connection; calls still in flight are cut."""
-        for connection in list(self._by_fd.values()):
-            if connection.call is not None:
-                self._finish(connection, Ending.CUT, "", keep=False)
-            else:
-                self._shut(connection)
-
-    # Connections.
-
-    def _take_idle(self) -> _Connection | None:
-        now = _mono()
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.idle_until_ns and now >= connection.idle_until_ns:
-                self._shut(connection)
-                continue
-            try:
-                if connection.sock.recv(1, socket.MSG_PEEK) == b"" or connection.secure is None:
-                    # Closed by the server, or it sent something nobody asked for.
-                    self._shut(connection)
-                    continue
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._shut(connection)
-                continue
-            return connection
-        return None
-
-    def _open(self, call: Call) -> None:
-        call.new_connection = True
-        target = self._target
-        sock = None
-        try:
-            sock = socket.socket(target.family, socket.SOCK_STREAM)
-            sock.setblocking(False)
-            if target.family != getattr(socket, "AF_UNIX", None):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._stamps:
-                stamps.enable(sock)
-            trouble = sock.connect_ex(target.address)
-        except OSError as error:
-            if sock is not None:
-                sock.close()
-            self._no_connection(call, error.errno or 0, str(error.strerror or error))
-            return
-        if trouble not in (0, errno.EINPROGRESS):
-            sock.close()
-            self._no_connection(call, trouble, errno.errorcode.get(trouble, "") + " on connect")
-            return
-        connection = _Connection(self, next(self._numbers), sock)
-        self.opened += 1
-        self._by_fd[connection.fd] = connection
-        self._assign(connection, call)
-        connection.mask = READ | WRITE
-        self._poller.add(connection.fd, connection.mask)
-        if trouble == 0:
-            self._connected(connection)
-
-    def _no_connection(self, call: Call, number: int, error: str) -> None:
-        if number in _EXHAUSTED:
-            self.exhausted += 1
-        call.ending = Ending.CONNECT
-        call.error = error
-        call.end_ns = _mono()
-        self._done(call)
-
-    def _assign(self, connection: _Connection, call: Call) -> None:
-        connection.call = call
-        connection.complete = False
-        connection.close_delimited = True
-        connection.chunked = False
-        connection.keep_alive_s = 0.0
-        call.connection = connection
-        call.connection_id = connection.id
-
-    def _connected(self, connection: _Connection) -> None:
-        if self._context is not None:
-            connection.incoming, connection.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            connection.secure = self._context.wrap_bio(
-                connection.incoming, connection.outgoing, server_hostname=self._target.host
-            )
-            self._handshake(connection)
-            return
-        connection.opened = True
-        assert connection.call is not None
-        connection.call.connected_ns = _mono()
-        self._send_request(connection)
-
-    def _handshake(self, connection: _Connection) -> None:
-        assert connection.secure is not None and connection.call is not None
-        try:
-            connection.secure.do_handshake()
-        except ssl.SSLWantReadError:
-            self._flush_tls(connection)
-            return
-        except ssl.SSLError as error:
-            self._flush_tls(connection)
-            if connection.fd >= 0:
-                self._finish(connection, Ending.CONNECT, f"TLS: {error.reason or error}", keep=False)
-            return
-        connection.opened = True
-        connection.call.connected_ns = _mono()
-        self._send_request(connection)
-
-    def _shut(self, connection: _Connection) -> None:
-        if connection.fd < 0:
-            return
-        self._poller.drop(connection.fd)
-        del self._by_fd[connection.fd]
-        connection.fd = -1
-        connection.sock.close()
-        # The parser holds the connection's callbacks; the cycle would outlive a run without a collector.
-        connection.parser = None
-        if connection in self._idle:
-            self._idle.remove(connection)
-
-    # Writing.
-
-    def _send_request(self, connection: _Connection) -> None:
-        call = connection.call
-        assert call is not None
-        connection.lower_ns = call.sent_ns = call.last_ns = _mono()
-        if connection.secure is not None:
-            connection.secure.write(call.request)
-            self._flush_tls(connection)
-        else:
-            connection.out = memoryview(call.request)
-            self._flush(connection)
-        if connection.fd >= 0 and connection.call is call:
-            self._sent(call)
-
-    def _flush_tls(self, connection: _Connection) -> None:
-        assert connection.outgoing is not None
-        pending = connection.outgoing.read()
-        if pending:
-            left = connection.out
-            connection.out = memoryview(bytes(left) + pending if left else pending)
-        self._flush(connection)
-
-    def _flush(self, connection: _Connection) -> None:
-        out = connection.out
-        first = out is not None and connection.call is not None and len(out) == len(connection.call.request)
-        while out:
-            try:
-                written = connection.sock.send(out)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                self._send_failed(connection, error, nothing_sent=first)
+                if connection.fd < 0:
+                    return
+            elif connection.tls is None and not connection.opened:
+                # An error or a hang-up while connecting.
+                self._writable(connection)
                 return
-            first = False
-            out = out[written:]
-        connection.out = out if out else None
-        self._watch(connection, READ | WRITE if connection.out is not None else READ)
-
-    def _send_failed(self, connection: _Connection, error: OSError, *, nothing_sent: bool) -> None:
-        call = connection.call
-        assert call is not None
-        if nothing_sent and not call.new_connection:
-            # The kernel took no byte of it: a stale kept-alive connection costs nothing but a new one.
-            connection.call = None
-            self._shut(connection)
-            call.sent_ns = 0
-            self._open(call)
-            return
-        if connection.opened:
-            # A server may refuse early and close: what it said may still be waiting to be read.
-            connection.out = None
-            self._watch(connection, READ)
-            self._readable(connection)
-            return
-        self._finish(connection, Ending.CONNECT, str(error.strerror or error), keep=False)
-
-    def _watch(self, connection: _Connection, mask: int) -> None:
-        if connection.mask != mask:
-            connection.mask = mask
-            self._poller.change(connection.fd, mask)
-
-    def _writable(self, connection: _Connection) -> None:
-        if connection.opened or connection.secure is not None:
-            self._flush(connection)
-            return
-        trouble = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if trouble:
-            if trouble in _EXHAUSTED:
-                self.exhausted += 1
-            self._finish(connection, Ending.CONNECT, errno.errorcode.get(trouble, str(trouble)), keep=False)
-            return
-        self._watch(connection, READ)
-        self._connected(connection)
-
-    # Reading.
-
-    def _readable(self, connection: _Connection) -> None:
+            if not mask & ~WRITE:
+                return
         lower_ns = connection.lower_ns
-        if connection.drained and connection.last_recv_ns > lower_ns:
+        if previous_entry_ns > lower_ns and connection.last_poll != poll_number - 1:
+            lower_ns = previous_entry_ns
+        connection.last_poll = poll_number
+        if lower_ns < connection.last_recv_ns and connection.drained:
             # The read before this one emptied the socket, so these bytes came after it began.
             lower_ns = connection.last_recv_ns
         connection.last_recv_ns = _mono()
         try:
-            size, ancillary, _, _ = connection.sock.recvmsg_into([self._buffer], stamps.ANCILLARY_BYTES)
+            size, ancillary, _, _ = connection.recvmsg_into(self._buffers, _ANCILLARY_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
             self._lost(connection, str(error.strerror or error))
             return
         user_ns = _mono()
-        if size == 0:
-            self._end_of_file(connection)
+        if not size:
+            self._end_of_file(connection, user_ns)
             return
-        kernel_ns = stamps.stamp_of(ancillary) if ancillary else 0
-        connection.drained = size < READ_BYTES
+        if ancillary:
+            # Stamps are all that was asked for.
+            seconds, nanoseconds = _unpack_timespec(ancillary[0][2])
+            kernel_ns = seconds * 1_000_000_000 + nanoseconds
+        else:
+            kernel_ns = 0
+        connection.drained = drained = size < READ_BYTES
+        if connection.tls is not None:
+            self._read_tls(connection, self._view[:size], user_ns, kernel_ns, lower_ns)
+            return
         connection.lower_ns = lower_ns
-        data: memoryview | bytes = self._view[:size]
-        if connection.secure is not None:
-            decrypted = self._decrypt(connection, data)
-            if not decrypted:
-                return
-            data = decrypted
-        call = connection.call
+        framing = connection.framing
+        call = framing.call
         if call is None:
+            # Bytes that nobody asked for.
             self._shut(connection)
+        elif framing.take(call, self._view[:size], size, user_ns, kernel_ns, lower_ns, drained):
+            self._over(connection, call, user_ns, kernel_ns)
+
+    def abort(self, call: Call, ending: Ending, error: str) -> None:
+        """Let go of `call` now; its connection is closed."""
+        connection = call.connection
+        if isinstance(connection, Connection):
+            self._finish(connection, call, ending, error, _mono())
+
+    def close(self) -> None:
+        """Close every connection; calls still in flight are cut."""
+        for connection in list(self._by_fd.values()):
+            call = connection.framing.call
+            if call is not None:
+                self._finish(connection, call, Ending.CUT, "", _mono())
+            else:
+                self._shut(connection)
+
+    # Connections.
+
+    def _usable(self, connection: Connection) -> bool:
+        """Whether an idle connection can still carry a request; a stale one is closed."""
+        if not connection.idle_until_ns or _mono() < connection.idle_until_ns:
+            if connection.tls is not None:
+                # Session tickets and a close may be waiting.
+                self._read(connection)
+                if connection.fd < 0:
+                    return False
+            if connection.is_quiet():
+                return True
+        self._shut(connection)
+        return False
+
+    def _open(self, call: Call | None) -> Refused | None:
+        started = start_connecting(self._target, use_stamps=self.stamped)
+        if isinstance(started, Refused):
+            if started.number in EXHAUSTED:
+                self.exhausted += 1
+            if call is not None:
+                call.new_connection = True
+                call.ending = Ending.CONNECT
+                call.error = started.error
+                call.end_ns = _mono()
+                self._done(call)
+            return started
+        sock, connected = started
+        connection = Connection(next(self._numbers), sock)
+        self.opened += 1
+        self._by_fd[connection.fd] = connection
+        connection.ahead = call is None
+        if call is not None:
+            call.new_connection = True
+            self._assign(connection, call)
+        connection.mask = READ | WRITE
+        self._poller.add(connection.fd, connection.mask)
+        if connected:
+            self._connected(connection)
+        return None
+
+    def _assign(self, connection: Connection, call: Call) -> None:
+        connection.framing.begin(call)
+        call.connection = connection
+        call.connection_id = connection.id
+
+    def _connected(self, connection: Connection) -> None:
+        if self._context is None:
+            self._opened(connection)
             return
-        self._feed(connection, call, data, user_ns, kernel_ns, lower_ns)
+        connection.tls = TlsLayer(self._context, self._target.host, self._plain)
+        self._handshake(connection, b"")
 
-    def _decrypt(self, connection: _Connection, data: memoryview | bytes) -> bytes:
-        assert connection.secure is not None and connection.incoming is not None
-        connection.incoming.write(data)
-        if not connection.opened:
-            self._handshake(connection)
-            if connection.fd < 0 or not connection.opened:
-                return b""
-        parts: list[bytes] = []
+    def _handshake(self, connection: Connection, data: memoryview | bytes) -> None:
+        tls = connection.tls
+        assert tls is not None
         try:
-            while part := connection.secure.read(READ_BYTES):
-                parts.append(part)
-        except ssl.SSLWantReadError:
-            pass
+            finished = tls.handshake(data)
         except ssl.SSLError as error:
-            self._lost(connection, f"TLS: {error.reason or error}")
-            return b""
-        return b"".join(parts)
+            # The alert that tells the server why.
+            connection.flush()
+            self._lost(connection, tls_trouble(error, self._target.host))
+            return
+        if finished:
+            self._opened(connection)
+        else:
+            self._flush(connection)
 
-    def _feed(
-        self,
-        connection: _Connection,
-        call: Call,
-        data: memoryview | bytes,
-        user_ns: int,
-        kernel_ns: int,
-        lower_ns: int,
-    ) -> None:
-        call.last_ns = user_ns
-        if not call.first_ns:
-            call.first_ns = user_ns
-            call.first_kernel_ns = kernel_ns
-        trouble = ""
-        try:
-            connection.parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            trouble = str(error) or type(error).__name__
-        if connection.body:
-            body = connection.body[0] if len(connection.body) == 1 else b"".join(connection.body)
-            connection.body = []
-            # A last-chunk mark in the same read may have come later than the bytes before it.
-            exact = connection.drained and not (connection.complete and connection.chunked)
-            call.body_seen = True
-            call.reads.append((user_ns, kernel_ns, lower_ns, exact, body))
-            if _DONE in body[-32:] and body.rstrip().endswith(_DONE):
-                call.done_seen_ns = user_ns
-                call.end_kernel_ns = kernel_ns
+    def _opened(self, connection: Connection) -> None:
+        """Requests can be sent: the waiting one, or later ones where the connection was opened ahead."""
+        connection.opened = True
+        call = connection.framing.call
+        if call is None:
+            self._preconnecting -= 1
+            connection.ahead = False
+            self._pool.add(connection)
+            self._flush(connection)
+            return
+        call.connected_ns = _mono()
+        self._send_request(connection, call)
+
+    def _shut(self, connection: Connection) -> None:
+        if connection.fd < 0:
+            return
+        self._poller.drop(connection.fd)
+        del self._by_fd[connection.fd]
+        self._pool.drop(connection)
+        if connection.ahead:
+            self._preconnecting -= 1
+        connection.release()
+
+    def _part(self, now_ns: int) -> None:
+        while self._parting and (self._parting[0][0] <= now_ns or len(self._parting) > _PARTING_MOST):
+            self._shut(self._parting.popleft()[1])
+
+    # Writing.
+
+    def _send_request(self, connection: Connection, call: Call) -> None:
+        connection.untouched = True
+        connection.lower_ns = call.sent_ns = call.last_ns = _mono()
+        if connection.tls is not None:
+            connection.tls.send(call.request)
+        else:
+            connection.out = memoryview(call.request)
+        self._flush(connection)
+        if connection.fd >= 0 and connection.framing.call is call:
+            self._sent(call)
+
+    def _flush(self, connection: Connection) -> None:
+        error = connection.flush()
+        if error is not None:
+            self._send_failed(connection, error)
+            return
+        self._watch(connection, READ | WRITE if connection.sending else READ)
+
+    def _send_failed(self, connection: Connection, error: OSError) -> None:
+        call = connection.framing.call
+        said = str(error.strerror or error)
+        if call is None or not connection.opened:
+            self._lost(connection, said)
+        elif connection.untouched and not call.new_connection:
+            # The kernel took no byte of it: a stale kept-alive connection costs nothing but a new one.
+            connection.framing.call = None
+            self._shut(connection)
+            call.sent_ns = 0
+            self._open(call)
+        else:
+            # A server may refuse early and close: what it said may still be waiting to be read.
+            connection.out = None
+            self._watch(connection, READ)
+            self._read(connection)
+
+    def _watch(self, connection: Connection, mask: int) -> None:
+        if connection.mask != mask:
+            connection.mask = mask
+            self._poller.change(connection.fd, mask)
+
+    def _writable(self, connection: Connection) -> None:
+        if connection.opened or connection.tls is not None:
+            self._flush(connection)
+            return
+        trouble = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if trouble:
-            call.garbage = bytes(data[:_GARBAGE_KEPT_BYTES])
-            self._finish(connection, Ending.BROKEN, f"not HTTP/1.1 as we know it: {trouble}", keep=False)
-        elif connection.complete:
-            self._complete(connection, user_ns, kernel_ns)
+            if trouble in EXHAUSTED:
+                self.exhausted += 1
+            self._lost(connection, describe(trouble))
+            return
+        self._watch(connection, READ)
+        self._connected(connection)
 
-    def _complete(self, connection: _Connection, user_ns: int, kernel_ns: int) -> None:
-        call = connection.call
-        assert call is not None
+    # Reading.
+
+    def _read(self, connection: Connection) -> None:
+        """Read what is there although no poll reported it."""
+        self.ready(connection.fd, READ, 0, connection.last_poll)
+
+    def _read_tls(self, connection: Connection, data: memoryview, user_ns: int, kernel_ns: int, lower_ns: int) -> None:
+        tls, framing = connection.tls, connection.framing
+        assert tls is not None
+        if not connection.opened:
+            self._handshake(connection, data)
+            if connection.fd < 0 or not connection.opened:
+                return
+            # The server's first records may have come with the end of the handshake.
+            data = data[:0]
+        if tls.midway:
+            # The record's first part came with an earlier read.
+            lower_ns = connection.lower_ns
+        connection.lower_ns = lower_ns
+        plain, exact = tls.take(data)
+        if tls.outgoing.pending and connection.out is None:
+            self._flush(connection)
+        call = framing.call
+        if len(plain):
+            if call is None:
+                self._shut(connection)
+                return
+            if framing.take(call, plain, len(plain), user_ns, kernel_ns, lower_ns, exact and connection.drained):
+                self._over(connection, call, user_ns, kernel_ns)
+                return
+        if tls.failed is not None:
+            self._lost(connection, tls_trouble(tls.failed, self._target.host))
+        elif tls.ended:
+            self._end_of_file(connection, user_ns)
+
+    def _over(self, connection: Connection, call: Call, user_ns: int, kernel_ns: int) -> None:
+        framing = connection.framing
+        if not framing.complete:
+            self._finish(connection, call, Ending.BROKEN, framing.trouble, _mono())
+            return
         call.end_kernel_ns = kernel_ns
-        keep = connection.keep_alive and connection.out is None
-        if connection.keep_alive_s:
+        if framing.keep_alive_s:
             # The server's own promise, less a margin for the way there.
-            connection.idle_until_ns = user_ns + int(max(connection.keep_alive_s - 0.5, 0.0) * 1e9)
-        self._finish(connection, Ending.COMPLETE, "", keep=keep, end_ns=user_ns)
+            connection.idle_until_ns = user_ns + int(max(framing.keep_alive_s - 0.5, 0.0) * 1e9)
+        whole = not connection.sending
+        keep = framing.keep_alive and whole
+        self._finish(connection, call, Ending.COMPLETE, "", user_ns, keep=keep, part=framing.promised_close and whole)
 
-    def _end_of_file(self, connection: _Connection) -> None:
-        call = connection.call
-        if call is not None and call.status and connection.close_delimited and connection.opened:
-            self._finish(connection, Ending.COMPLETE, "", keep=False)
+    def _end_of_file(self, connection: Connection, user_ns: int) -> None:
+        framing, tls = connection.framing, connection.tls
+        call = framing.call
+        if call is not None and call.status and framing.close_delimited and connection.opened:
+            if tls is None or tls.ended:
+                self._finish(connection, call, Ending.COMPLETE, "", user_ns)
+                return
+            self._lost(connection, "connection closed without TLS close_notify: the answer may be cut short")
             return
         self._lost(connection, "connection closed by the server")
 
-    def _lost(self, connection: _Connection, error: str) -> None:
-        call = connection.call
+    def _lost(self, connection: Connection, error: str) -> None:
+        call = connection.framing.call
         if call is None:
             self._shut(connection)
         elif not connection.opened:
-            self._finish(connection, Ending.CONNECT, error, keep=False)
+            self._finish(connection, call, Ending.CONNECT, error, _mono())
         elif call.status:
-            self._finish(connection, Ending.BROKEN, error, keep=False)
+            self._finish(connection, call, Ending.BROKEN, error, _mono())
         else:
-            self._finish(connection, Ending.LOST, error, keep=False)
+            if not call.new_connection and not call.first_ns:
+                error += " (it was kept alive, and may have been closing as the request came)"
+            self._finish(connection, call, Ending.LOST, error, _mono())
 
     def _finish(
-        self, connection: _Connection, ending: Ending, error: str, *, keep: bool, end_ns: int | None = None
+        self,
+        connection: Connection,
+        call: Call,
+        ending: Ending,
+        error: str,
+        end_ns: int,
+        *,
+        keep: bool = False,
+        part: bool = False,
     ) -> None:
-        call = connection.call
-        assert call is not None
-        connection.call = None
+        connection.framing.call = None
         call.connection = None
         call.ending = ending
         call.error = error
-        call.end_ns = _mono() if end_ns is None else end_ns
-        if keep:
-            self._idle.append(connection)
-        else:
+        call.end_ns = end_ns
+        if part:
+            # Whoever closes first keeps the port busy for a minute: that is better left to the server.
+            self._parting.append((end_ns + _PARTING_NS, connection))
+        elif not (keep and self._pool.give(connection, call)):
             self._shut(connection)
         self._done(call)

@@ -16,10 +16,19 @@ from tfbench.core.errors import TfbenchError
 from tfbench.core.jsonio import dump_text
 from tfbench.core.kinds import Mode
 from tfbench.load import stamps
-from tfbench.load.feeders import CappedFeeder, ClosedFeeder, Feeder, OpenFeeder
+from tfbench.load.feeders import (
+    CappedFeeder,
+    ClosedFeeder,
+    Feeder,
+    Feeders,
+    OpenFeeder,
+    RetryFeeder,
+    phase_of,
+)
 from tfbench.load.job import LoadJob
-from tfbench.load.loop import Reporter, WorkerLoop
+from tfbench.load.loop import WorkerLoop
 from tfbench.load.poller import open_poller
+from tfbench.load.progress import Reporter
 from tfbench.load.requests import RequestMaker
 from tfbench.load.spool import SpoolWriter
 
@@ -44,10 +53,12 @@ def _read_line(fd: int) -> bytes:
     return line
 
 
-def make_feeder(job: LoadJob, start_ns: int) -> tuple[Feeder, int]:
-    """The feeder of the job's mode, and the time of its last tick (0 where it isn't known)."""
+def make_feeders(job: LoadJob, start_ns: int) -> Feeders:
+    """The feeders of the job's mode, retries between them."""
+    feeder: Feeder
+    last_due_ns = 0
     if job.mode == Mode.CLOSED:
-        closed = ClosedFeeder(
+        feeder = ClosedFeeder(
             job.plan,
             start_ns,
             job.worker,
@@ -56,13 +67,17 @@ def make_feeder(job: LoadJob, start_ns: int) -> tuple[Feeder, int]:
             duration_ns=job.duration_ns,
             count=job.count,
         )
-        return closed, 0
-    opened = OpenFeeder(start_ns, job.plan.offsets_ns, job.plan.phases(), job.worker, job.workers)
-    if job.mode == Mode.OPEN_CAPPED:
-        assert job.max_in_flight is not None
-        slots = max(len(range(job.worker, job.max_in_flight, job.workers)), 1)
-        return CappedFeeder(opened, start_ns, slots), opened.last_due_ns
-    return opened, opened.last_due_ns
+    else:
+        opened = OpenFeeder(start_ns, job.plan.offsets_ns, job.plan.phases(), job.worker, job.workers)
+        feeder, last_due_ns = opened, opened.last_due_ns
+    retries = None
+    if job.retry is not None:
+        feeder = retries = RetryFeeder(feeder, lambda ns: phase_of(ns - start_ns, job.warmup_ns, job.duration_ns))
+    if job.mode != Mode.OPEN_CAPPED:
+        return Feeders(feeder, retries, None, last_due_ns)
+    assert job.max_in_flight is not None
+    capped = CappedFeeder(feeder, start_ns, max(len(range(job.worker, job.max_in_flight, job.workers)), 1))
+    return Feeders(capped, retries, capped.freed, last_due_ns)
 
 
 def _raise_file_limit() -> None:
@@ -114,15 +129,15 @@ def main() -> int:
             maker.prepare()
         os.write(1, b'{"ready":true}\n')
         start_ns = int(_read_line(0).split()[1])
-        feeder, last_due_ns = make_feeder(job, start_ns)
+        feeders = make_feeders(job, start_ns)
         loop = WorkerLoop(
             job,
-            feeder,
+            feeders,
             open_poller(),
             spool,
             maker,
             start_ns=start_ns,
-            last_due_ns=last_due_ns,
+            last_due_ns=feeders.last_due_ns,
             command_fd=0,
             reporter=Reporter(1),
             scheduling=scheduling,

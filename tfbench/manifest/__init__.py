@@ -7,13 +7,20 @@ from tfbench.manifest.headers import resolve_headers
 from tfbench.manifest.models import Manifest
 from tfbench.manifest.plan import RunPlan, expand
 from tfbench.manifest.reading import load_manifest, parse_manifest
+from tfbench.manifest.secrets import socket_path
+from tfbench.manifest.traffic import Cancel, Ramp, Retry, retry_delay_s
+from tfbench.manifest.workload import TrafficClass
 
 __all__ = [
     "AdapterProfile",
+    "Cancel",
     "Difference",
     "Frozen",
     "Manifest",
+    "Ramp",
+    "Retry",
     "RunPlan",
+    "TrafficClass",
     "adapter",
     "adapter_names",
     "diff",
@@ -22,4 +29,6 @@ __all__ = [
     "load_manifest",
     "parse_manifest",
     "resolve_headers",
+    "retry_delay_s",
+    "socket_path",
 ]

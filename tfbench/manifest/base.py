@@ -14,8 +14,8 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def refusal(text: str, at: str = "") -> PydanticCustomError:
-    """The error a validator raises: `text` says what is wrong and the mend; `at` is a key below the validated table."""
+def refusal(text: str, *at: str | int) -> PydanticCustomError:
+    """The error a validator raises: `text` says what is wrong and the mend; `at` are the keys below the table."""
     return PydanticCustomError("refusal", "{text}", {"text": text, "at": at})
 
 

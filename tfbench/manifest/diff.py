@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES, freeze
+from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES, plain, resolve
 from tfbench.manifest.models import Manifest
 
 _SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.repeats")
@@ -25,7 +25,7 @@ class Difference:
 
 def diff(a: Manifest, b: Manifest) -> tuple[Difference, ...]:
     """The differences between two manifests, in the manifest's own order; lists are compared whole."""
-    left, right = freeze(a).document, freeze(b).document
+    left, right = plain(resolve(a)), plain(resolve(b))
     found = _walk((), left, right)
     return tuple(Difference(".".join(path), x, y, _is_primary(path)) for path, x, y in found)
 

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from tfbench.manifest.adapters import adapter_names
 from tfbench.manifest.models import Manifest
+from tfbench.manifest.problems import table_in
 
 _HEAD = """# The manifest
 
@@ -27,6 +28,8 @@ Token lengths, and think times in seconds, are a number or a distribution:
 
 Adapters: {adapters}.
 
+A key whose default is unset, and the tables below another (`load.retry` and the like), need not be given.
+
 `workload_id` is the sha256 of workload, sampling, load, slo, quality and accounting (*the same test*), `system_id` of
 model, engine, topology and endpoint (*the same thing tested*), `manifest_id` of everything.
 
@@ -40,13 +43,25 @@ def manifest_markdown() -> str:
     for name, field in Manifest.model_fields.items():
         table = field.annotation
         if inspect.isclass(table) and issubclass(table, BaseModel):
-            parts.append(_table(name, table))
+            parts.append(_table(f"## [{name}]", table))
+            parts += _below(name, table)
     return "\n".join(parts)
 
 
-def _table(name: str, table: type[BaseModel]) -> str:
+def _below(name: str, table: type[BaseModel]) -> list[str]:
+    """The tables inside a table; a list of tables is marked by []."""
+    parts: list[str] = []
+    for key, field in table.model_fields.items():
+        inner = table_in(field.annotation)
+        if inner is not None:
+            many = isinstance(field.get_default(), tuple)
+            parts.append(_table(f"### {name}.{key}{'[]' if many else ''}", inner))
+    return parts
+
+
+def _table(title: str, table: type[BaseModel]) -> str:
     lines = [
-        f"\n## [{name}]",
+        f"\n{title}",
         inspect.cleandoc(table.__doc__ or ""),
         "",
         "| key | default | for example |",

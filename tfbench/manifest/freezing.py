@@ -5,12 +5,18 @@ from typing import Any
 
 from tfbench.core.jsonio import canonical_sha256
 from tfbench.core.version import MANIFEST_SCHEMA_VERSION
-from tfbench.manifest.adapters import AdapterProfile, adapter
+from tfbench.manifest.adapters import adapter
 from tfbench.manifest.limits import MAX_SAFE_INT
 from tfbench.manifest.models import Manifest
 
 WORKLOAD_TABLES = ("workload", "sampling", "load", "slo", "quality", "accounting")
 SYSTEM_TABLES = ("model", "engine", "topology", "endpoint")
+_ADDED = {
+    "endpoint": ("connections", "preconnect"),
+    "workload": ("classes",),
+    "load": ("timestamps", "ramp", "retry", "cancel"),
+}
+"""Keys younger than their table. At their default they are left out, so that older ids stay what they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +24,9 @@ class Frozen:
     """A manifest with nothing left open.
 
     `document` is plain JSON data that `parse_manifest` reads back to the same ids; header secrets are "env:NAME" in
-    it. Ids are sha256 over RFC 8785 JSON: `workload_id` of the same test (with the seed), `system_id` of the same
-    thing tested, `manifest_id` of everything, the name and schema_version included.
+    it. A key added after the first version stands in it only where it isn't at its default. Ids are sha256 over
+    RFC 8785 JSON: `workload_id` of the same test (with the seed), `system_id` of the same thing tested, `manifest_id`
+    of everything, the name and schema_version included.
     """
 
     manifest: Manifest
@@ -31,11 +38,13 @@ class Frozen:
 
 def freeze(manifest: Manifest) -> Frozen:
     """`manifest` with its adapter's defaults filled in, its document and its ids."""
-    resolved = _resolve(manifest, adapter(manifest.endpoint.adapter))
-    document: dict[str, Any] = {
-        "schema_version": MANIFEST_SCHEMA_VERSION,
-        **_tidy(resolved.model_dump(mode="json")),
-    }
+    resolved = resolve(manifest)
+    document = {"schema_version": MANIFEST_SCHEMA_VERSION, **plain(resolved)}
+    for table, keys in _ADDED.items():
+        fields = type(getattr(resolved, table)).model_fields
+        for key in keys:
+            if getattr(getattr(resolved, table), key) == fields[key].default:
+                del document[table][key]
     return Frozen(
         manifest=resolved,
         manifest_id=canonical_sha256(document),
@@ -45,7 +54,15 @@ def freeze(manifest: Manifest) -> Frozen:
     )
 
 
-def _resolve(manifest: Manifest, profile: AdapterProfile) -> Manifest:
+def plain(manifest: Manifest) -> dict[str, Any]:
+    """`manifest` as plain JSON data, every key in it."""
+    data: dict[str, Any] = _tidy(manifest.model_dump(mode="json"))
+    return data
+
+
+def resolve(manifest: Manifest) -> Manifest:
+    """`manifest` with its adapter's defaults filled in."""
+    profile = adapter(manifest.endpoint.adapter)
     endpoint, sampling, accounting = manifest.endpoint, manifest.sampling, manifest.accounting
     if endpoint.dialect is None:
         endpoint = endpoint.model_copy(update={"dialect": profile.dialect})

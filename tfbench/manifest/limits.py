@@ -14,3 +14,9 @@ MAX_FILE_BYTES = 64 * 2**20
 """Size of a manifest file."""
 MAX_SAFE_INT = 2**53 - 1
 """Largest whole number that canonical JSON (RFC 8785) can carry."""
+MAX_RETRIES = 20
+"""Retries of one task."""
+MAX_CLASSES = 1_000
+"""Classes of one workload."""
+MAX_TIMESTAMPS = 1_000_000
+"""Recorded arrivals that a manifest may hold; they are part of its frozen document."""

@@ -11,10 +11,11 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 
 from tfbench.core.kinds import Outcome
 from tfbench.manifest.base import Count, NonNegative, Positive, Table, Text, Whole, refusal
-from tfbench.manifest.dists import TAG, Empirical, Tokens
-from tfbench.manifest.limits import MAX_SAFE_INT, MAX_TOKENS
+from tfbench.manifest.dists import TAG
+from tfbench.manifest.limits import MAX_SAFE_INT, MAX_TOKENS, MAX_USERS
 from tfbench.manifest.load import Load
 from tfbench.manifest.secrets import clean_url, header_problem, secret_in_args
+from tfbench.manifest.workload import Workload
 
 DEFAULT_BAD = tuple(outcome for outcome in Outcome if outcome not in (Outcome.OK, Outcome.CANCELLED))
 DEFAULT_EXCLUDED = (Outcome.CANCELLED,)
@@ -114,7 +115,12 @@ def _check_headers(value: dict[str, str]) -> dict[str, str]:
 
 
 class Endpoint(Table):
-    """Where requests go and how they are spoken. `url` ends in /v1; header secrets are "env:NAME"."""
+    """Where requests go and how they are spoken. `url` ends in /v1; header secrets are "env:NAME".
+
+    A Unix socket is written "http+unix://%2Fpath%2Fto.sock/v1". `connections` says who shares one: all requests
+    (pooled), none (per_request), or those of one session, which in a closed loop is a user (per_session). `preconnect`
+    of them are opened before the run.
+    """
 
     adapter: Text = Field("openai", examples=['"vllm"'])
     url: Annotated[Text, AfterValidator(_check_url)] | None = Field(None, examples=['"http://127.0.0.1:8000/v1"'])
@@ -123,7 +129,15 @@ class Endpoint(Table):
         {}, examples=['{ Authorization = "env:API_KEY" }']
     )
     stream: bool = Field(True, examples=["true"])
+    connections: Literal["pooled", "per_request", "per_session"] = Field("pooled", examples=['"pooled"'])
+    preconnect: Annotated[Whole, Field(ge=0, le=MAX_USERS)] = Field(0, examples=["16"])
     timeouts: Timeouts = Timeouts()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.preconnect and self.connections == "per_request":
+            raise refusal('has no meaning with connections = "per_request"; remove it', "preconnect")
+        return self
 
 
 class Sampling(Table):
@@ -135,32 +149,6 @@ class Sampling(Table):
     max_tokens: Annotated[Count, Field(le=MAX_TOKENS)] | None = Field(None, examples=["512"])
     stop: Annotated[tuple[Text, ...], Field(strict=False, max_length=16)] = Field((), examples=['["###"]'])
     ignore_eos: bool | None = Field(None, examples=["true"])
-
-
-class Workload(Table):
-    """What is sent: token counts of prompts and answers. With `pairs` the input carries the output's counts too."""
-
-    kind: Literal["synthetic"] = "synthetic"
-    input_tokens: Tokens = Field(512, examples=["512", '{ dist = "lognormal", mean = 512, cv = 0.8, max = 4096 }'])
-    output_tokens: Tokens | None = Field(None, examples=["128"])
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("output_tokens") is not None:
-            return data
-        source = data.get("input_tokens")
-        pairs = source.get("pairs") if isinstance(source, dict) else getattr(source, "pairs", None)
-        return data if pairs is not None else {**data, "output_tokens": 128}
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if isinstance(self.input_tokens, Empirical) and self.input_tokens.pairs is not None:
-            if self.output_tokens is not None:
-                raise refusal("is already given by input_tokens.pairs; remove it", "output_tokens")
-        elif isinstance(self.output_tokens, Empirical) and self.output_tokens.pairs is not None:
-            raise refusal("pairs belong to input_tokens, which then carries both; move them there", "output_tokens")
-        return self
 
 
 _PERCENTILE = re.compile(r"p(?!0+(\.0+)?$)\d{1,2}(\.\d+)?")
@@ -284,3 +272,13 @@ class Manifest(Table):
     accounting: Accounting = Accounting()
     cost: Cost = Cost()
     storage: Storage = Storage()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for i, one in enumerate(self.workload.classes):
+            if one.lora is not None and one.lora not in self.model.lora:
+                raise refusal(f'"{one.lora}" is not in model.lora; add it there', "workload", "classes", i, "lora")
+        cancel = self.load.cancel
+        if cancel is not None and cancel.after_chunks is not None and not self.endpoint.stream:
+            raise refusal("needs endpoint.stream = true; give after_s instead", "load", "cancel", "after_chunks")
+        return self

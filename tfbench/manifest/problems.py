@@ -30,6 +30,8 @@ _EXPECTED = {
 _COMPARED = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
 _WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 _CHOICES = ("literal_error", "enum", "model_type")
+_COMMON = ("max",)
+"""Keys that mean something else in each table, so that one table's is no hint for another's."""
 _PRIVATE = ("headers", "url", "args")
 
 
@@ -47,8 +49,7 @@ def _explain(item: ErrorDetails) -> tuple[Loc, str]:
     raw, kind, context = item["loc"], item["type"], item.get("ctx", {})
     loc = tuple(part for part in raw if not str(part).startswith(TAG))
     if kind == "refusal":
-        at = str(context.get("at", ""))
-        return (*loc, at) if at else loc, str(context["text"])
+        return (*loc, *context["at"]), str(context["text"])
     if kind == "extra_forbidden":
         return loc, _unknown(raw)
     if kind == "missing" and loc == ("model",):
@@ -98,7 +99,7 @@ def _unknown(raw: Loc) -> str:
     key = str(raw[-1])
     own = tuple(table.model_fields) if table is not None else ()
     prefix = tuple(part for part in raw[:-1] if not str(part).startswith(TAG))
-    everywhere = _all_keys()
+    everywhere = _all_keys(prefix)
     near = difflib.get_close_matches(key, own, n=1, cutoff=0.7)
     if near:
         return f"unknown key; did you mean {_path((*prefix, near[0]))}?"
@@ -110,14 +111,17 @@ def _unknown(raw: Loc) -> str:
     return f"unknown key; {_path(prefix) or 'the manifest'} has: {', '.join(own) or 'none'}"
 
 
-def _all_keys() -> dict[str, Loc]:
+def _all_keys(near: Loc) -> dict[str, Loc]:
+    """Every key of a manifest with its table; of several, the one below `near`, else the first."""
     found: dict[str, Loc] = {}
     tables: list[tuple[Loc, type[BaseModel]]] = [((), Manifest)]
     while tables:
         at, table = tables.pop(0)
         for key, field in table.model_fields.items():
-            found.setdefault(key, at)
-            below = _table_in(field.annotation)
+            below_near = at[: len(near)] == near and found.get(key, ())[: len(near)] != near
+            if below_near or (key not in found and key not in _COMMON):
+                found[key] = at
+            below = table_in(field.annotation)
             if below is not None:
                 tables.append(((*at, key), below))
     return found
@@ -134,17 +138,18 @@ def _locate(loc: Loc) -> tuple[type[BaseModel] | None, str, FieldInfo | None]:
             table = DISTS.get(part.removeprefix(TAG))
         elif table is not None and part in table.model_fields:
             key, field = part, table.model_fields[part]
-            table = _table_in(field.annotation)
+            table = table_in(field.annotation)
         else:
             table = None
     return table, key, field
 
 
-def _table_in(annotation: Any) -> type[BaseModel] | None:
+def table_in(annotation: Any) -> type[BaseModel] | None:
+    """The table that an annotation holds, distributions aside; None without one."""
     if isinstance(annotation, type) and issubclass(annotation, Table):
         return None if annotation in DISTS.values() else annotation
     for inner in typing.get_args(annotation):
-        found = _table_in(inner)
+        found = table_in(inner)
         if found is not None:
             return found
     return None

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from tfbench.core.errors import ManifestError
 from tfbench.core.version import MANIFEST_SCHEMA_VERSION
 from tfbench.manifest.adapters import adapter
+from tfbench.manifest.arrivals import read_arrivals
 from tfbench.manifest.base import one_line
-from tfbench.manifest.limits import MAX_FILE_BYTES
+from tfbench.manifest.files import read_text
 from tfbench.manifest.models import Manifest
 from tfbench.manifest.problems import explain
 from tfbench.manifest.sets import parse_set, put
@@ -24,7 +25,8 @@ Sources = Mapping[tuple[str, ...], str]
 def load_manifest(path: Path, sets: Sequence[str] = (), url: str | None = None) -> Manifest:
     """The manifest in `path` (TOML, or a frozen JSON document) with each `--set` and then `--url` applied.
 
-    A manifest without a name gets the file's. ManifestError: one line with the file (or the flag), the field and the
+    A manifest without a name gets the file's. A file named by `load.timestamps` is read too, relative to the folder of
+    `path`, and its numbers take its place. ManifestError: one line with the file (or the flag), the field and the
     mend.
     """
     label = one_line(str(path))
@@ -38,6 +40,11 @@ def load_manifest(path: Path, sets: Sequence[str] = (), url: str | None = None) 
         document["endpoint"]["url"] = url
         sources[("endpoint", "url")] = "--url"
     document.setdefault("name", path.stem)
+    load = document.get("load")
+    if isinstance(load, dict) and isinstance(load.get("timestamps"), str | dict):
+        source = _source(("load", "timestamps"), label, sources)
+        where = source if source.endswith("load.timestamps") else f"{source}: load.timestamps"
+        load["timestamps"] = read_arrivals(load["timestamps"], path.parent, where)
     return parse_manifest(document, label, sources)
 
 
@@ -78,7 +85,7 @@ def _source(where: tuple[str, ...], label: str, sources: Sources) -> str:
 
 
 def _read(path: Path, label: str) -> dict[str, Any]:
-    text = _read_text(path, label)
+    text = read_text(path, label, "manifest file")
     if path.suffix.lower() == ".json" or (path.suffix.lower() != ".toml" and text.lstrip().startswith("{")):
         return _read_json(text, label)
     try:
@@ -106,23 +113,3 @@ def _read_json(text: str, label: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ManifestError(f"{label}: not a manifest: a JSON object is expected; give a frozen manifest")
     return document
-
-
-def _read_text(path: Path, label: str) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except IsADirectoryError:
-        raise ManifestError(f"{label}: is a directory; give the manifest file in it") from None
-    except FileNotFoundError:
-        raise ManifestError(f"{label}: no such file; check the path") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ManifestError(f"{label}: can't be read: {reason}; check the path and its permissions") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise ManifestError(f"{label}: over {MAX_FILE_BYTES >> 20} MiB; give a manifest file")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ManifestError(f"{label}: not UTF-8 (line {line}); save it as UTF-8") from None

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 ENV = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+_UNIX = "http+unix"
+# sun_path of macOS, the shorter one: 104 bytes with the closing zero.
+_MAX_SOCKET_PATH = 103
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SECRET_NAME = re.compile(
     r"(^|[-_])(auth|authorization|api-?key|key|token|secret|password|passwd|cookie|credentials?|signature)($|[-_])"
@@ -27,21 +30,47 @@ def clean_url(text: str) -> str:
     example = "; write it like http://127.0.0.1:8000/v1"
     try:
         parts = urlsplit(text)
-        port = parts.port
+        port = None if parts.scheme == _UNIX else parts.port
     except ValueError as error:
         raise ValueError(f"is not a URL ({_reason(error)}){example}") from None
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in ("http", "https", _UNIX):
         scheme = f'has the scheme "{parts.scheme}"' if parts.scheme and "://" in text else "has no scheme"
         raise ValueError(f"{scheme}, expected http or https{example}")
     if "@" in parts.netloc:
         raise ValueError('carries a user or password; remove it and give headers = { Authorization = "env:NAME" }')
-    if not parts.hostname or re.search(r"[^0-9A-Za-z._:%\[\]-]", parts.netloc):
+    if parts.scheme == _UNIX:
+        host = quote(_socket_path(parts.netloc), safe="")
+    elif not parts.hostname or re.search(r"[^0-9A-Za-z._:%\[\]-]", parts.netloc):
         raise ValueError(f"has no valid host{example}")
+    else:
+        host = parts.netloc.lower()
     if port == 0:
         raise ValueError(f"has port 0{example}")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise ValueError("has a query or a fragment; give the base alone and put keys into headers as env:NAME")
-    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/') or '/v1'}"
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/') or '/v1'}"
+
+
+def socket_path(url: str) -> str | None:
+    """The Unix socket that an endpoint's URL names, None where it names a host."""
+    parts = urlsplit(url)
+    return _socket_path(parts.netloc) if parts.scheme == _UNIX else None
+
+
+def _socket_path(netloc: str) -> str:
+    example = "write it percent-encoded, like http+unix://%2Frun%2Fserver.sock/v1"
+    path = unquote_to_bytes(netloc)
+    if not path.startswith(b"/") or path.endswith(b"/"):
+        raise ValueError(f"names no absolute path of a socket; {example}")
+    if len(path) > _MAX_SOCKET_PATH:
+        raise ValueError(f"names a socket by {len(path)} bytes, more than {_MAX_SOCKET_PATH}; use a shorter path")
+    try:
+        text = path.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"names a socket whose path is not UTF-8; {example}") from None
+    if not text.isprintable():
+        raise ValueError(f"names a socket whose path has a control character; {example}")
+    return text
 
 
 def _reason(error: ValueError) -> str:

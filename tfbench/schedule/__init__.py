@@ -4,8 +4,18 @@ from tfbench.core.kinds import Mode
 from tfbench.manifest import Manifest, RunPlan
 from tfbench.schedule.closed_loop import ClosedPlan, closed_plan
 from tfbench.schedule.open_loop import Schedule, open_schedule
+from tfbench.schedule.ramp import ramp_schedule
+from tfbench.schedule.replay import replay_schedule
 
-__all__ = ["ClosedPlan", "Schedule", "build_schedule", "closed_plan", "open_schedule"]
+__all__ = [
+    "ClosedPlan",
+    "Schedule",
+    "build_schedule",
+    "closed_plan",
+    "open_schedule",
+    "ramp_schedule",
+    "replay_schedule",
+]
 
 
 def build_schedule(manifest: Manifest, plan: RunPlan) -> Schedule | ClosedPlan:
@@ -20,6 +30,26 @@ def build_schedule(manifest: Manifest, plan: RunPlan) -> Schedule | ClosedPlan:
             duration_s=load.duration_s,
             drain_s=load.drain_s,
             count=load.count,
+        )
+    if load.timestamps is not None:
+        return replay_schedule(
+            load.timestamps,
+            plan.load_value,
+            warmup_s=load.warmup_s,
+            duration_s=load.duration_s,
+            drain_s=load.drain_s,
+            count=load.count,
+        )
+    if load.ramp is not None and load.duration_s is not None:
+        return ramp_schedule(
+            load.process or "poisson",
+            plan.load_value,
+            load.ramp,
+            load.burstiness,
+            plan.seed,
+            warmup_s=load.warmup_s,
+            duration_s=load.duration_s,
+            drain_s=load.drain_s,
         )
     return open_schedule(
         load.process or "poisson",

@@ -65,7 +65,7 @@ def open_schedule(
     """
     _check(process, rate, burstiness, warmup_s, duration_s, drain_s, count)
     if math.isinf(rate):
-        return _close(np.zeros(count or 0, dtype=np.int64), 0, None)
+        return close_schedule(np.zeros(count or 0, dtype=np.int64), 0, None)
     warmup_ns = _ns(warmup_s)
     if process == "constant":
         offsets = _constant(rate, warmup_ns, duration_s, drain_s, count)
@@ -73,9 +73,19 @@ def open_schedule(
         gaps = _gaps(process, rate, burstiness, seed)
         offsets = _cumulate(gaps, warmup_ns, duration_s, drain_s, count)
     if duration_s is not None:
-        return _close(offsets, warmup_ns, warmup_ns + _ns(duration_s))
+        return close_schedule(offsets, warmup_ns, warmup_ns + _ns(duration_s))
     first = int(np.searchsorted(offsets, warmup_ns))
-    return _close(offsets, int(offsets[first]), None)
+    return close_schedule(offsets, int(offsets[first]), None)
+
+
+def unit_process(process: str, burstiness: float | None, seed: int, arrivals: float) -> npt.NDArray[np.int64]:
+    """The points of `process` at a rate of 1 in [0, `arrivals`), in billionths, from a generator seeded with `seed`.
+
+    ManifestError where there are more than twice MAX_ARRIVALS.
+    """
+    if process == "constant":
+        return _constant(1.0, 0, arrivals, 0.0, None)
+    return _cumulate(_gaps(process, 1.0, burstiness, seed), 0, arrivals, 0.0, None)
 
 
 def _check(
@@ -162,7 +172,8 @@ def _constant(
     return offsets[: cut + (count or 0)]
 
 
-def _close(offsets: npt.NDArray[np.int64], start_ns: int, end_ns: int | None) -> Schedule:
+def close_schedule(offsets: npt.NDArray[np.int64], start_ns: int, end_ns: int | None) -> Schedule:
+    """The schedule of these offsets, made read-only, with the hash over them and the window."""
     offsets = np.ascontiguousarray(offsets)
     offsets.flags.writeable = False
     digest = hashlib.sha256(offsets.astype("<i8", copy=False).tobytes())

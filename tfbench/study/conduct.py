@@ -40,8 +40,12 @@ def bundles_folder(warehouse: Path) -> Path:
     return warehouse.with_name(warehouse.stem + ".bundles")
 
 
-def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = None) -> StudyDone:
+def run_study(
+    manifest: Manifest, warehouse: Path, watcher: Watcher | None = None, *, workers: int = 1
+) -> StudyDone:
     """Run every load point × repeat of `manifest` and keep the facts in `warehouse`.
+
+    `workers` processes share each schedule by stride; what a run means is the same for any number.
 
     Raises EndpointError when the endpoint isn't fit, WarehouseError or StorageError when facts can't
     be kept, and Interrupted after Ctrl-C, with what finished already in the warehouse.
@@ -86,6 +90,7 @@ def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = Non
         host=host_facts(),
         bundles=bundles,
         use_stamps=stamps_available(),
+        workers=workers,
     )
     plans = expand(manifest)
     load = manifest.load

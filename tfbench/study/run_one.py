@@ -38,6 +38,7 @@ class StudyContext:
     host: dict[str, Any]
     bundles: Path
     use_stamps: bool
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,13 @@ def sampling_of(manifest: Manifest) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value != ()}
 
 
-def make_jobs(context: StudyContext, plan: RunPlan, run_id: str, workers: int = 1) -> list[LoadJob]:
+def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob]:
     """The workers' jobs of one run, each with its spool beside the bundles."""
     manifest = context.frozen.manifest
+    workers = context.workers
     load = manifest.load
     limits = manifest.endpoint.timeouts
+    cancel = load.cancel
     timing = build_schedule(manifest, plan)
     profile = adapter(manifest.endpoint.adapter)
     return [
@@ -92,6 +95,11 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str, workers: int = 
             limits=Limits(_ns(limits.connect_s), _ns(limits.first_byte_s), _ns(limits.idle_s), _ns(limits.total_s)),
             use_stamps=context.use_stamps,
             keep_text=manifest.storage.text,
+            retry=load.retry,
+            cancel_after_ns=None if cancel is None or cancel.after_s is None else _ns(cancel.after_s),
+            cancel_after_chunks=None if cancel is None else cancel.after_chunks,
+            connections=manifest.endpoint.connections,
+            preconnect=manifest.endpoint.preconnect,
             spool_path=str(context.bundles / f"{run_id}.spool-{worker}"),
         )
         for worker in range(workers)

@@ -1,13 +1,16 @@
 """Synthetic prompts: each a pure function of the run's salt and its own index."""
 
 import hashlib
+import itertools
 import struct
 import sys
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
 
-from tfbench.manifest import Manifest, RunPlan
+from tfbench.manifest import Manifest, RunPlan, TrafficClass
+from tfbench.manifest import workload as manifest_workload
 from tfbench.manifest.limits import MAX_TOKENS
 from tfbench.manifest.quantiles import Sampler, sampler
 from tfbench.workload.words import WORDS
@@ -24,11 +27,33 @@ _TABLE = WORDS * (65_536 >> _BITS)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One request to be sent. `input_tokens` is the target, one per word; the server's usage tells the true count."""
+    """One request to be sent. `input_tokens` is the target, one per word; the server's usage tells the true count.
+
+    `class_name`, `tenant` and `lora` are its traffic class's (None without); `cancel`: the plan cuts it short.
+    """
 
     prompt: str
     input_tokens: int
     max_tokens: int
+    class_name: str | None = None
+    tenant: str | None = None
+    lora: str | None = None
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One traffic class: its labels and its laws of lengths.
+
+    Without `outputs` a draw from `inputs` picks one of `pairs`.
+    """
+
+    name: str | None
+    tenant: str | None
+    lora: str | None
+    inputs: Sampler
+    outputs: Sampler | None
+    pairs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +64,46 @@ class Workload:
     every item of a run and, through the salt, in every run; then n − 1 random list words. So no two prompts, and no
     two runs, share a prefix that a server could have cached. In SmolLM2's vocabulary the first word takes 6 tokens on
     average (4 to 10) and every other word one; a chat template adds its own.
+
+    `kinds` are the traffic classes (one without a name where the manifest has none), drawn by `shares`, their summed
+    shares. A share `cancel_share` of the items is to be cancelled, whatever their class.
     """
 
     salt: bytes
     tag_start: int
-    inputs: Sampler
-    outputs: Sampler | None
-    pairs: tuple[tuple[int, int], ...]
+    kinds: tuple[Kind, ...]
+    shares: tuple[float, ...]
+    cancel_share: float
     cap: int | None
 
     def item(self, i: int) -> Item:
         """Item `i` (from 0)."""
+        kind, cancel = self.kinds[0], False
+        if len(self.kinds) > 1 or self.cancel_share > 0:
+            u_kind, u_cancel = self._mix(i)
+            kind = self.kinds[min(bisect_right(self.shares, u_kind * self.shares[-1]), len(self.kinds) - 1)]
+            cancel = u_cancel < self.cancel_share
         draw = hashlib.shake_128(b"%s/%d" % (self.salt, i))
         head_in, head_out = struct.unpack("<QQ", draw.digest(16))
         u_in, u_out = ((head_in >> 11) + 0.5) / 2**53, ((head_out >> 11) + 0.5) / 2**53
-        if self.outputs is None:
-            n_in, n_out = self.pairs[self.inputs.index(u_in)]
+        if kind.outputs is None:
+            n_in, n_out = kind.pairs[kind.inputs.index(u_in)]
         else:
-            n_in, n_out = self.inputs.whole_at(u_in), self.outputs.whole_at(u_out)
+            n_in, n_out = kind.inputs.whole_at(u_in), kind.outputs.whole_at(u_out)
         prompt = " ".join((self._tag(i), *_words(draw.digest(14 + 2 * n_in)[16:])))
-        return Item(prompt, n_in, n_out if self.cap is None else min(n_out, self.cap))
+        n_out = n_out if self.cap is None else min(n_out, self.cap)
+        return Item(prompt, n_in, n_out, kind.name, kind.tenant, kind.lora, cancel)
+
+    def cancelled(self, i: int) -> bool:
+        """Whether item `i` is to be cancelled: `item(i).cancel` without making the prompt."""
+        return self.cancel_share > 0 and self._mix(i)[1] < self.cancel_share
+
+    def _mix(self, i: int) -> tuple[float, float]:
+        """Two uniform numbers of item `i`, for its class and its cancellation: a draw of its own, so that neither
+        changes any prompt."""
+        head = hashlib.blake2b(b"mix/%s/%d" % (self.salt, i), digest_size=16).digest()
+        one, two = struct.unpack("<QQ", head)
+        return ((one >> 11) + 0.5) / 2**53, ((two >> 11) + 0.5) / 2**53
 
     def _tag(self, i: int) -> str:
         number = (self.tag_start + i * _TAG_STRIDE) % _TAG_SPACE
@@ -92,14 +137,31 @@ def _words(random: bytes) -> tuple[str, ...]:
 
 def build_workload(manifest: Manifest, plan: RunPlan) -> Workload:
     """The workload of one run; the same for every arm and system, since it depends on the plan's salt alone."""
-    source, answers = manifest.workload.input_tokens, manifest.workload.output_tokens
-    pairs = () if isinstance(source, int) else getattr(source, "pairs", None) or ()
+    workload, cancel = manifest.workload, manifest.load.cancel
     salt = plan.salt.encode()
     return Workload(
         salt=salt,
         tag_start=int.from_bytes(hashlib.sha256(b"tag/" + salt).digest()[:5], "little"),
-        inputs=sampler(source, 1, MAX_TOKENS),
-        outputs=None if answers is None else sampler(answers, 1, MAX_TOKENS),
-        pairs=pairs,
+        kinds=tuple(_kind(workload, one) for one in workload.classes) or (_kind(workload, None),),
+        shares=tuple(itertools.accumulate(one.share for one in workload.classes)) or (1.0,),
+        cancel_share=0.0 if cancel is None else cancel.share,
         cap=manifest.sampling.max_tokens,
+    )
+
+
+def _kind(workload: manifest_workload.Workload, one: TrafficClass | None) -> Kind:
+    source, answers = workload.input_tokens, workload.output_tokens
+    if one is not None and one.input_tokens is not None:
+        source = one.input_tokens
+    if one is not None and one.output_tokens is not None:
+        answers = one.output_tokens
+    pairs = () if isinstance(source, int) else getattr(source, "pairs", None) or ()
+    return Kind(
+        name=None if one is None else one.name,
+        tenant=None if one is None else one.tenant,
+        lora=None if one is None else one.lora,
+        inputs=sampler(source, 1, MAX_TOKENS),
+        # Pairs carry the answers too, also where the workload's own default of output_tokens stands beside a class.
+        outputs=None if pairs or answers is None else sampler(answers, 1, MAX_TOKENS),
+        pairs=pairs,
     )

@@ -1,0 +1,40 @@
+"""What the worker's loop asks of a way to send requests: sockets (`wire`), or scripts in memory (`mock`)."""
+
+from typing import Protocol
+
+from tfbench.load.call import Call, Ending
+
+
+class Transport(Protocol):
+    """Carries calls. Made with two callbacks: `sent(call)` once its first byte is on its way, `done(call)` once at its
+    end, after `ending`, `error` and `end_ns` were set.
+
+    A transport adds its descriptors to the loop's poller itself. It never blocks and never raises for
+    what a peer does: that is an `Ending`.
+    """
+
+    opened: int
+    """Connections opened so far."""
+    exhausted: int
+    """Connections that failed for want of local ports, descriptors or buffers."""
+    stamped: bool
+    """Whether reads carry kernel stamps; without them every delay in reading shows."""
+
+    def preconnect(self, number: int, timeout_s: float) -> int:
+        """Open `number` connections before the run and wait for them; how many are ready. No call is in flight yet."""
+
+    def begin(self, call: Call) -> None:
+        """Send `call`, on an idle connection or a new one. `done` may be called before this returns."""
+
+    def ready(self, fd: int, mask: int, previous_entry_ns: int, poll_number: int) -> None:
+        """Serve one report of poll `poll_number`; a descriptor that isn't the transport's is passed over.
+
+        `previous_entry_ns` (CLOCK_MONOTONIC) is the entry of the poll before: what that one didn't
+        report came later.
+        """
+
+    def abort(self, call: Call, ending: Ending, error: str) -> None:
+        """Let go of `call` now and close its connection; nothing where it ended already."""
+
+    def close(self) -> None:
+        """Close every connection; calls still in flight are cut."""
