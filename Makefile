@@ -64,7 +64,7 @@ demo: setup ## measure the reference engine, about two minutes; leaves out/demo/
 	@rm -rf out/demo
 	@$(PY) examples/demo.py --out out/demo
 
-demo-real: setup real-env ## the same against a real llama-server; leaves out/demo-real/report.html
+demo-real: setup real-env ## the same against a real llama-server, two to three minutes; leaves out/demo-real/report.html
 	@rm -rf out/demo-real
 	@$(PY) examples/demo.py --real $(REAL_VENV) --out out/demo-real
 
@@ -85,6 +85,13 @@ bench: dev ## run the benchmarks; each prints JSON, kept under out/bench
 	@mkdir -p out/bench
 	@failed=0; for name in $(BENCHMARKS); do echo "== $$name" >&2; \
 		$(PY) benchmarks/$$name.py > out/bench/$$name.json || failed=1; cat out/bench/$$name.json; done; exit $$failed
+
+.PHONY: bench-load
+bench-load: setup ## hold the load side against a server that knows the truth, about three minutes; JSON under out/bench
+	@mkdir -p out/bench
+	@set -e; for run in "bench_load" "bench_load --tls --rates 200" "stopped_worker" "arrivals" "after_run" "many_streams"; do \
+		set -- $$run; name=$$1; shift; echo "== $$run" >&2; \
+		$(PY) benchmarks/$$name.py "$$@" || failed=1; done | tee out/bench/load.jsonl
 
 # Versions move only here. The second file holds what tests and lint add to the first.
 UV = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes \

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from tfbench.cli.calibrate import calibrate
 from tfbench.cli.diff import diff
 from tfbench.cli.engine import engine_app
 from tfbench.cli.freeze import freeze
@@ -43,6 +44,7 @@ app.command()(report)
 app.command()(freeze)
 app.command()(diff)
 app.command()(sql)
+app.command()(calibrate)
 app.add_typer(engine_app, name="engine")
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ def offer(
     on_progress: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> Offered:
     """Offer the load of `plan` as a study's run would, up to its bundle. The spools stay where they are."""
-    jobs = make_jobs(context, plan, f"{context.study_id}-{plan.load_value:g}", workers)
+    jobs = make_jobs(replace(context, workers=workers), plan, f"{context.study_id}-{plan.load_value:g}")
     base = ClockBase.start()
     end = run_load(jobs, on_start=on_start, on_progress=on_progress)
     facts = [read_worker(worker.spool_path, worker.worker) for worker in end.workers]
