@@ -17,7 +17,7 @@ PINNED := $(PIP) install --quiet --require-hashes --no-deps --only-binary :all:
 # Tests that judge timing, or run real servers, go one at a time; the others share two processes.
 SERIAL_TESTS := $(wildcard tests/load tests/study tests/real)
 # Others under benchmarks/ are run by hand: what they measure changes rarely, or takes long.
-BENCHMARKS := footprint
+BENCHMARKS := footprint engine_fidelity
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 PYTEST = REAL_VENV=$(REAL_VENV) $(PY) -m pytest -q $(if $(CHROMIUM),,-m "not browser")
 
@@ -87,11 +87,13 @@ bench: dev ## run the benchmarks; each prints JSON, kept under out/bench
 		$(PY) benchmarks/$$name.py > out/bench/$$name.json || failed=1; cat out/bench/$$name.json; done; exit $$failed
 
 .PHONY: bench-load
-bench-load: setup ## hold the load side against a server that knows the truth, about three minutes; JSON under out/bench
-	@mkdir -p out/bench
-	@set -e; for run in "bench_load" "bench_load --tls --rates 200" "stopped_worker" "arrivals" "after_run" "many_streams"; do \
-		set -- $$run; name=$$1; shift; echo "== $$run" >&2; \
-		$(PY) benchmarks/$$name.py "$$@" || failed=1; done | tee out/bench/load.jsonl
+LOAD_RUNS := "bench_load.py" "bench_load.py --tls --rates 200" stopped_worker.py arrivals.py after_run.py many_streams.py
+bench-load: setup ## hold the load side against a server that knows the truth, some four minutes; leaves out/bench/load.jsonl
+	@mkdir -p out/bench; rm -f out/bench/load.jsonl
+	@failed=0; for run in $(LOAD_RUNS); do echo "== $$run" >&2; \
+		$(PY) benchmarks/$$run > out/bench/part.jsonl || failed=1; \
+		cat out/bench/part.jsonl; cat out/bench/part.jsonl >> out/bench/load.jsonl; done; \
+	rm -f out/bench/part.jsonl; exit $$failed
 
 # Versions move only here. The second file holds what tests and lint add to the first.
 UV = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes \

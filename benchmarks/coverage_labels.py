@@ -23,7 +23,7 @@ from tfbench.stats.ratio import RatioRun
 
 FloatArray = npt.NDArray[np.float64]
 QUANTILES = (0.5, 0.95, 0.99)
-FRACTIONS = (0.5, 0.9, 0.99)
+FRACTIONS = (0.1, 0.5, 0.9, 0.99, 0.999)
 PRINTED = 0.25
 HISTORY = 150  # service times simulated before the window opens, so that departures enter it
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tests.conformance.cases import CLOSE, RESET
 from tests.conformance.pure import Facts, decode, new_call
+from tfbench.load import mock
 from tfbench.load.call import Call, Ending
 from tfbench.load.poller import open_poller
-from tfbench.load.target import Target
+from tfbench.load.target import UNIX_SCHEME, Target
+from tfbench.load.transport import Transport
 from tfbench.load.wire import Wire
 
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
@@ -163,11 +165,12 @@ class Loopback:
         self._played += 1
         call.dispatched_ns = time.monotonic_ns()
         self._wire.begin(call)
+        assert call.ending is None, call.error
         peer = self._take_request(call)
         for part in parts:
             self._deliver(peer, part, call)
         if call.ending is None and end != CLOSE and end != RESET:
-            self._wait_out(call, settle_s)
+            _wait_out(self._wire, call, self._pump, settle_s)
         if end == RESET:
             peer.close(reset=True)
             self._peer = None
@@ -177,10 +180,7 @@ class Loopback:
             self._pump_until(lambda: call.ending is not None)
         while self._pump(0.0):  # what came after the end mustn't disturb it
             pass
-        assert self._ended == [call], "a call ends once"
-        assert call.ending is not None
-        assert call.connection is None
-        assert call.end_ns >= call.sent_ns >= call.dispatched_ns
+        _check_ended(call, self._ended)
         if end == CLOSE:
             peer.close(reset=False)
             self._peer = None
@@ -223,32 +223,86 @@ class Loopback:
             else:
                 self._pump(0.0)
 
-    def _wait_out(self, call: Call, settle_s: float) -> None:
-        while call.ending is None and self._pump(settle_s):
+
+class InMemory:
+    """The mock transport, played like a Loopback."""
+
+    def __init__(self) -> None:
+        self._poller = open_poller()
+        self._ended: list[Call] = []
+        self._steps: list[mock.Step] = []
+        self._mock = mock.Mock(
+            self._poller, lambda index, request: self._steps, sent=lambda call: None, done=self._ended.append
+        )
+        self._played = 0
+        self._polls = 0
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._mock.close()
+        self._poller.close()
+
+    def _pump(self, timeout_s: float) -> bool:
+        ready = self._poller.poll(timeout_s)
+        self._polls += 1
+        for fd, mask in ready:
+            self._mock.ready(fd, mask, 0, self._polls)
+        return bool(ready)
+
+    def play(
+        self, parts: Sequence[bytes], end: str, dialect: str = "openai_chat", *, settle_s: float = 0.02
+    ) -> Facts:
+        """As Loopback.play."""
+        return decode(self.receive(parts, end, settle_s=settle_s), dialect)
+
+    def receive(self, parts: Sequence[bytes], end: str, *, settle_s: float = 0.02) -> Call:
+        """As Loopback.receive."""
+        self._ended.clear()
+        closing = {CLOSE: [mock.CLOSE], RESET: [mock.RESET]}.get(end, [])
+        self._steps = [*(part for part in parts if part), *closing]
+        call = new_call(self._played, REQUEST)
+        self._played += 1
+        call.dispatched_ns = time.monotonic_ns()
+        self._mock.begin(call)
+        _wait_out(self._mock, call, self._pump, settle_s)
+        while self._pump(0.0):
             pass
-        if call.ending is not None:
-            return
-        if call.done_seen_ns:
-            self._wire.abort(call, Ending.LINGERED, "")
-            call.end_ns = call.done_seen_ns
-        else:
-            self._wire.abort(call, Ending.TIMEOUT, "idle_s = 0 passed")
+        _check_ended(call, self._ended)
+        return call
+
+
+def _wait_out(transport: Transport, call: Call, pump: Callable[[float], bool], settle_s: float) -> None:
+    """Pump until the call ends or nothing comes for `settle_s`; the loop's deadlines come then."""
+    while call.ending is None and pump(settle_s):
+        pass
+    if call.ending is not None:
+        return
+    if call.done_seen_ns:
+        transport.abort(call, Ending.LINGERED, "")
+        call.end_ns = call.done_seen_ns
+    else:
+        transport.abort(call, Ending.TIMEOUT, "idle_s = 0 passed")
+
+
+def _check_ended(call: Call, ended: list[Call]) -> None:
+    assert ended == [call], "a call ends once"
+    assert call.ending is not None
+    assert call.connection is None
+    assert call.end_ns >= call.sent_ns >= call.dispatched_ns
 
 
 @contextlib.contextmanager
-def listening(family: int, folder: str = "") -> Iterator[tuple[socket.socket, Target]]:
+def listening(family: int, folder: str = "", *, tls: bool = False) -> Iterator[tuple[socket.socket, Target]]:
     """A listener on loopback (or on a socket in `folder`) and the target that leads to it."""
     with socket.socket(family) as listener:
         if family == socket.AF_UNIX:
-            address: object = f"{folder}/s"
-            host, port = "localhost", 0
+            listener.bind(f"{folder}/s")
+            target = Target(UNIX_SCHEME, "localhost", 0, "/v1", family, f"{folder}/s", False)
         else:
-            address = ("::1" if family == socket.AF_INET6 else "127.0.0.1", 0)
-            host, port = "localhost", 0
-        listener.bind(address)  # type: ignore[arg-type]
+            listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+            host, port = listener.getsockname()[:2]
+            scheme = "https" if tls else "http"
+            target = Target(scheme, host, port, "/v1", family, listener.getsockname(), tls)
         listener.listen(64)
         listener.setblocking(False)
-        if family != socket.AF_UNIX:
-            address = listener.getsockname()
-            port = address[1]
-        yield listener, Target("http", host, port, "/v1", family, address, False)
+        yield listener, target

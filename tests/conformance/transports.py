@@ -1,55 +1,49 @@
-"""The transports that a loopback can be played over."""
+"""The transports that a response can be played over."""
 
 import contextlib
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
 
-from tests.conformance.loopback import Loopback, listening
+from tests.conformance.loopback import InMemory, Loopback, listening
+from tests.load.rig import tls_server_context
 
-Opener = Callable[[], Loopback]
+Opener = Callable[[], Loopback | InMemory]
 
 
-def _tcp_works(family: int, address: str) -> bool:
+def _has_ipv6() -> bool:
     try:
-        with socket.socket(family) as sock:
-            sock.bind((address, 0))
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
     except OSError:
         return False
     return True
 
 
-TRANSPORTS = tuple(
-    name
-    for name, there in (
-        ("IPv4", True),
-        ("IPv6", socket.has_ipv6 and _tcp_works(socket.AF_INET6, "::1")),
-        ("Unix", hasattr(socket, "AF_UNIX")),
-    )
-    if there
-)
+TRANSPORTS = ("IPv4", *(["IPv6"] if _has_ipv6() else []), "Unix", "TLS", "mock")
 """Names of those this machine has."""
 
 
 @contextlib.contextmanager
 def opener(name: str) -> Iterator[Opener]:
-    """A function that opens a fresh loopback of that transport; all of them share one listener."""
-    family = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}.get(name)
+    """A function that opens a fresh loopback of that transport and closes the one before."""
+    family = {"IPv6": socket.AF_INET6, "Unix": socket.AF_UNIX}.get(name, socket.AF_INET)
+    server, client = tls_server_context() if name == "TLS" else (None, None)
+    opened: list[Loopback | InMemory] = []
     with contextlib.ExitStack() as stack:
-        folder = ""
-        if family is None:
-            family = socket.AF_UNIX
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfb"))
-        listener, target = stack.enter_context(listening(family, folder))
-        opened: list[Loopback] = []
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfb"))
+        listener, target = stack.enter_context(listening(family, folder, tls=server is not None))
 
-        def fresh() -> Loopback:
+        def fresh() -> Loopback | InMemory:
             while opened:
                 opened.pop().close()
             with contextlib.suppress(BlockingIOError):  # connections that a failed one left behind
                 while True:
                     listener.accept()[0].close()
-            opened.append(Loopback(listener, target, use_stamps=True))
+            if name == "mock":
+                opened.append(InMemory())
+            else:
+                opened.append(Loopback(listener, target, client=client, server=server, use_stamps=True))
             return opened[-1]
 
         try:

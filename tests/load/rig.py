@@ -1,6 +1,7 @@
 """One transport, one scripted peer, and the worker's polling loop in small."""
 
 import contextlib
+import itertools
 import socket
 import ssl
 import time
@@ -22,6 +23,7 @@ from tfbench.load.transport import Transport
 from tfbench.load.wire import Wire
 
 KINDS = ("ipv4", "ipv6", "unix", "tls", "mock")
+_numbers = itertools.count()
 _MOCK_STEPS = {RESET: mock.RESET, BARE_CLOSE: mock.CLOSE, CLOSE: mock.CLOSE}
 
 
@@ -100,7 +102,6 @@ def _mock_script(script: Script, rig: Rig) -> mock.Script:
     def play(index: int, data: bytes) -> Iterable[mock.Step]:
         rig.requests.append(data)
         for step in script(index, data):
-            # bytes can't be looked up in a dict that holds objects by identity without hashing 100 MB of them
             yield step if isinstance(step, bytes | float | int) else _MOCK_STEPS[step]
 
     return play
@@ -125,7 +126,7 @@ def rig(kind: str, script: Script, folder: Path, *, policy: str = "pooled") -> I
     if kind == "ipv6":
         family, url = socket.AF_INET6, "http://[::1]:{port}/v1"
     elif kind == "unix":
-        path = folder / "x.sock"
+        path = folder / f"{next(_numbers)}.sock"
         family, options, url = (
             socket.AF_UNIX,
             {"path": str(path)},
@@ -134,7 +135,7 @@ def rig(kind: str, script: Script, folder: Path, *, policy: str = "pooled") -> I
     elif kind == "tls":
         options["context"], context = tls_server_context(host)
     with serving(script, family, **options) as server:
-        target = resolve_target(url.format(port=server.port).replace("https", "http"), 5.0)
+        target = resolve_target(url.format(port=server.port), 5.0)
         bench = Rig(poller, server, requests=server.requests)
         bench.transport = Wire(
             poller,

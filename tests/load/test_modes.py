@@ -18,6 +18,7 @@ from tests.load.scripted import (
     make_job,
     ok_script,
     put_through,
+    reply,
     schedule,
     serving,
     stream,
@@ -158,6 +159,16 @@ def test_closed_load_keeps_each_user_busy_and_never_doubles_one(tmp_path: Path) 
             think = row["scheduled_ns"] - before["end_ns"]
             assert 15 * MS < think < 60 * MS
     assert {row["outcome"] for row in result.attempts if row["phase"] == "measure"} == {"ok"}
+
+
+def test_a_closed_loop_does_not_flood_a_server_that_refuses_at_once(tmp_path: Path) -> None:
+    plan = closed_plan(2, 7, think_s=0.0, warmup_s=0.0, duration_s=0.7, drain_s=1, count=None)
+    with serving(lambda index, request: reply("429 Too Many Requests", b"{}")) as server:
+        job = make_job(
+            f"http://127.0.0.1:{server.port}/v1", tmp_path, plan, mode="closed", count=None, duration_ns=700 * MS
+        )
+        result = put_through(job)
+    assert 4 <= len(result.attempts) <= 2 * 9
 
 
 def test_closed_load_with_a_count_measures_exactly_that_many(tmp_path: Path) -> None:

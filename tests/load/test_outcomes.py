@@ -1,5 +1,6 @@
 """Every way a request can end leads to the outcome that the design names, end to end over real sockets."""
 
+import contextlib
 import gzip
 import json
 from collections.abc import Iterable
@@ -17,9 +18,12 @@ from tests.load.scripted import (
     Step,
     delta,
     framed,
+    make_job,
     ok_script,
     one,
+    put_through,
     reply,
+    schedule,
     sse,
     stream,
     usage,
@@ -143,14 +147,12 @@ def test_timeouts_name_the_limit(name: str, steps: list[Step], limits: Limits, s
 
 
 def test_a_refused_connection_is_connect_error_and_sends_nothing(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from tests.load.scripted import make_job, put_through, schedule, serving
+    from tests.load.scripted import serving
 
     with serving(ok_script) as server:
         job = make_job(f"http://127.0.0.1:{server.port}/v1", tmp_path, schedule(0, 10))
     # The listener is closed now; its port refuses.
-    result = put_through(replace(job))
+    result = put_through(job)
     assert result.outcomes == ["connect_error"] * 2
     assert all(row["sent_ns"] is None for row in result.attempts)
 
@@ -162,6 +164,37 @@ def test_cut_at_the_end_of_drain_is_unfinished_and_keeps_what_came(tmp_path: Pat
     assert attempt["outcome"] == "unfinished"
     assert result.kinds() == ["text"]
     assert result.texts[0]["output"] == "a"
+
+
+def test_an_answer_with_its_finish_reason_is_ok_although_the_server_leaves_it_open(tmp_path: Path) -> None:
+    steps = [STREAM_HEAD, framed(delta("a") + delta(finish="stop")), 5.0]
+    for name, limits, drain_ns in (("idle", SHORT, 5 * SECOND), ("cut", None, 400_000_000)):
+        more = {} if limits is None else {"limits": limits}
+        result = one(lambda index, request: steps, tmp_path / name, drain_ns=drain_ns, **more)
+        [attempt] = result.attempts
+        assert (attempt["outcome"], attempt["error"]) == ("ok", None)
+        assert attempt["end_ns"] - attempt["sent_ns"] < 250_000_000, "it ended with its last bytes"
+
+
+def test_a_call_cut_before_it_was_sent_is_unsent(tmp_path: Path) -> None:
+    """A listener whose queue is full answers no handshake."""
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        with contextlib.ExitStack() as stack:
+            # Linux completes backlog + 1 connections; further ones stay in the handshake.
+            address = listener.getsockname()
+            job = make_job(f"http://127.0.0.1:{address[1]}/v1", tmp_path, schedule(0, 10, 20), drain_ns=400_000_000)
+            for _ in range(2):
+                filler = stack.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex(address)
+            result = put_through(job)
+    never_sent = [row for row in result.attempts if row["sent_ns"] is None]
+    assert never_sent and {row["outcome"] for row in never_sent} == {"unsent"}
+    assert result.signals["sent_share"] is not None and result.signals["sent_share"] < 1
 
 
 def test_what_could_not_be_understood_is_kept(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Retries, planned cancellation, traffic classes: what happens to a task beyond its first try."""
 
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ def test_capped_load_gives_a_retry_a_slot_of_its_own(tmp_path: Path) -> None:
         result = put_through(job)
     assert sorted(result.outcomes) == ["ok"] * 3 + ["rejected"] * 3
     spans = sorted((row["dispatched_ns"], row["end_ns"]) for row in result.attempts)
-    assert all(first[1] <= second[0] + MS for first, second in zip(spans, spans[1:], strict=False))
+    assert all(first[1] <= second[0] + MS for first, second in itertools.pairwise(spans))
 
 
 @dataclass(frozen=True)

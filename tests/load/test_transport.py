@@ -88,10 +88,11 @@ def test_each_way_to_frame_a_response(opened: Open, head: bytes, steps: list[Ste
 
 
 def test_trailers_change_nothing(opened: Open) -> None:
-    trailed = STREAM_HEAD + framed(b"x") + b"0\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\n"
+    trailed = STREAM_HEAD + framed(b"x") + b"0\r\nContent-Type: text/html\r\nRetry-After: 9\r\n\r\n"
     with opened(playing(trailed)) as bench:
         call = bench.one()
     assert (call.ending, call.content_type, body_of(call)) == (Ending.COMPLETE, b"text/event-stream", b"x")
+    assert call.retry_after == b""
 
 
 def test_connections_are_reused_newest_first(opened: Open) -> None:

@@ -24,7 +24,9 @@ _SCALARS = (
 _KEYS = st.sampled_from(
     "name model engine topology endpoint sampling workload load slo accounting cost args url headers rates count "
     "duration_s concurrency mode process burstiness input_tokens output_tokens dist mean cv min max values pairs "
-    "weights icl_ms p99 bad excluded resources hourly roles think_s seed repeats timeouts schema_version".split()
+    "weights icl_ms p99 bad excluded resources hourly roles think_s seed repeats timeouts schema_version "
+    "timestamps ramp to shape retry outcomes factor cancel share after_s after_chunks classes lora tenant "
+    "connections preconnect".split()
 )
 _VALUES = st.recursive(
     _SCALARS,
@@ -53,10 +55,30 @@ _VALID: dict[str, Any] = {
     "model": {"name": "m", "lora": ["a"]},
     "engine": {"args": {"a": 1}},
     "topology": {"tp": 2, "roles": {"prefill": 1}},
-    "endpoint": {"adapter": "vllm", "url": "http://h/v1", "headers": {"X-A": "b"}, "timeouts": {"idle_s": 3}},
+    "endpoint": {
+        "adapter": "vllm",
+        "url": "http://h/v1",
+        "headers": {"X-A": "b"},
+        "connections": "per_session",
+        "preconnect": 3,
+        "timeouts": {"idle_s": 3},
+    },
     "sampling": {"top_p": 0.5, "stop": ["a"]},
-    "workload": {"input_tokens": {"dist": "empirical", "values": [3, 4], "weights": [1, 2]}, "output_tokens": 5},
-    "load": {"process": "gamma", "burstiness": 2, "rates": [1, 2], "duration_s": 5, "seed": 3},
+    "workload": {
+        "input_tokens": {"dist": "empirical", "values": [3, 4], "weights": [1, 2]},
+        "output_tokens": 5,
+        "classes": [{"name": "c", "share": 2, "lora": "a", "tenant": "t", "input_tokens": 7, "output_tokens": 8}],
+    },
+    "load": {
+        "process": "gamma",
+        "burstiness": 2,
+        "rates": [1, 2],
+        "duration_s": 5,
+        "seed": 3,
+        "ramp": {"to": 4, "shape": "exponential"},
+        "retry": {"outcomes": ["rejected"], "max": 3, "backoff_s": 1, "factor": 2, "cap_s": 4},
+        "cancel": {"share": 0.1, "after_chunks": 2},
+    },
     "slo": {"icl_ms": {"p99": 5}, "ttft_ms": {"max": 3}},
     "accounting": {"excluded": ["cancelled"]},
     "cost": {"resources": [{"name": "a", "hourly": 2}]},
@@ -69,10 +91,18 @@ def _places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, inner in below for place in _places(inner, (*path, key)))]
 
 
-@settings(max_examples=300, deadline=None)
-@given(place=st.sampled_from(_places(_VALID)[1:]), value=_VALUES)
-def test_a_valid_manifest_with_one_value_changed(place: tuple[Any, ...], value: Any) -> None:
-    document = copy.deepcopy(_VALID)
+_REPLAY: dict[str, Any] = {
+    "model": {"name": "m"},
+    "load": {"process": "replay", "timestamps": [0, 1.5, 1.5, 4], "rates": [1, 2], "warmup_s": 0, "duration_s": 3},
+}
+_CHANGES = [(valid, place) for valid in (_VALID, _REPLAY) for place in _places(valid)[1:]]
+
+
+@settings(max_examples=400, deadline=None)
+@given(change=st.sampled_from(_CHANGES), value=_VALUES)
+def test_a_valid_manifest_with_one_value_changed(change: tuple[Any, tuple[Any, ...]], value: Any) -> None:
+    valid, place = change
+    document = copy.deepcopy(valid)
     node: Any = document
     for key in place[:-1]:
         node = node[key]

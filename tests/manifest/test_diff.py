@@ -49,6 +49,22 @@ def test_variables_are_primary_and_carry_both_values() -> None:
     assert differences(load={"rates": [2, 4]}) == (Difference("load.rates", [1], [2, 4], True),)
 
 
+def test_what_shapes_the_load_is_primary() -> None:
+    found = differences(
+        endpoint={"connections": "per_request"},
+        workload={"classes": [{"name": "a", "share": 1}]},
+        load={"ramp": {"to": 4}, "retry": {"max": 1}, "cancel": {"share": 0.5, "after_s": 1}},
+    )
+    paths = ["endpoint.connections", "workload.classes", "load.ramp", "load.retry", "load.cancel"]
+    assert [item.path for item in found] == paths
+    assert all(item.primary for item in found)
+    # A default is shown as what it is, though a frozen document leaves it out.
+    assert (found[0].a, found[0].b, found[2].a) == ("pooled", "per_request", None)
+    [replay] = [item for item in differences(load={"timestamps": [0, 1]}) if item.path == "load.timestamps"]
+    assert replay.primary
+    assert differences(endpoint={"preconnect": 8}) == (Difference("endpoint.preconnect", 0, 8, True),)
+
+
 def test_distributions_of_one_kind_are_compared_by_parameter() -> None:
     same = {"input_tokens": {"dist": "lognormal", "mean": 256, "cv": 0.8}}
     assert differences(workload=same) == (Difference("workload.input_tokens.mean", 512, 256, True),)

@@ -77,6 +77,37 @@ def test_frozen_document_loads_back_to_the_same_ids(tmp_path: Path) -> None:
         assert again.manifest == frozen.manifest
 
 
+def test_younger_keys_stand_in_a_document_only_where_they_are_used(tmp_path: Path) -> None:
+    document = freeze(manifest(tmp_path)).document
+    assert not {"ramp", "retry", "cancel", "timestamps"} & set(document["load"])
+    assert "connections" not in document["endpoint"]
+    assert "classes" not in document["workload"]
+    sets = (
+        "endpoint.connections=per_session",
+        "endpoint.preconnect=4",
+        "load.ramp={ to = 5 }",
+        "load.retry={}",
+        "load.cancel={ share = 0.5, after_s = 1 }",
+        "workload.classes=[{ name = 'a', share = 1 }]",
+    )
+    used = freeze(manifest(tmp_path, TOML, *sets))
+    load = used.document["load"]
+    assert load["ramp"] == {"to": 5, "shape": "linear"}
+    assert load["cancel"] == {"share": 0.5, "after_s": 1, "after_chunks": None}
+    assert load["retry"] == {
+        "outcomes": ["rejected", "connect_error"],
+        "max": 2,
+        "backoff_s": 0.5,
+        "factor": 2,
+        "cap_s": 30,
+        "honour_retry_after": True,
+    }
+    assert used.document["endpoint"]["connections"] == "per_session"
+    assert used.document["endpoint"]["preconnect"] == 4
+    assert used.document["workload"]["classes"][0]["share"] == 1
+    assert freeze(parse_manifest(used.document, "again")).manifest_id == used.manifest_id
+
+
 @pytest.mark.parametrize(
     "written",
     [
@@ -85,6 +116,7 @@ def test_frozen_document_loads_back_to_the_same_ids(tmp_path: Path) -> None:
         ("mean = 512", "mean = 512.0"),
         ("ttft_ms = 500", "ttft_ms = { max = 500.0 }"),
         ('url = "http://127.0.0.1:8000/v1"', 'url = "http://127.0.0.1:8000/v1/"'),
+        ('adapter = "vllm"', 'adapter = "vllm"\nconnections = "pooled"\npreconnect = 0'),
         ('adapter = "vllm"', 'adapter = "vllm"\ndialect = "openai_chat"\nstream = true'),
         ("[slo]", "[sampling]\nignore_eos = true\n[slo]"),
         ("hourly = 2.5", "hourly = 2.50, count = 1"),
@@ -105,6 +137,11 @@ def test_spelling_does_not_change_an_id(tmp_path: Path, written: tuple[str, str]
         ("load.seed=8", True, False),
         ("load.rates=[2]", True, False),
         ("workload.output_tokens=64", True, False),
+        ("workload.classes=[{ name = 'a', share = 1 }]", True, False),
+        ("load.ramp={ to = 5 }", True, False),
+        ("load.retry={}", True, False),
+        ("load.cancel={ share = 0.1, after_s = 1 }", True, False),
+        ("endpoint.connections=per_request", False, True),
         ("sampling.temperature=1", True, False),
         ("slo.e2e_ms=1000", True, False),
         ("accounting.unit=task", True, False),

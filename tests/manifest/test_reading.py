@@ -335,6 +335,7 @@ def test_byte_order_mark_and_crlf_are_taken(tmp_path: Path) -> None:
         ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
         ("https://Host.Example/openai/V1", "https://host.example/openai/V1"),
         ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http+unix://%2frun%2FServer.sock", "http+unix://%2Frun%2FServer.sock/v1"),
     ],
 )
 def test_urls_of_the_same_place_are_the_same(tmp_path: Path, given_url: str, kept: str) -> None:

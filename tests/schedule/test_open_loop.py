@@ -31,7 +31,7 @@ def gaps_s(schedule: Schedule) -> Any:
 
 
 @pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
 def test_gamma_gaps_follow_the_law(burstiness: float, seed: int) -> None:
     gaps = gaps_s(make("gamma", 2.0, burstiness, seed))
     law = stats.gamma(a=burstiness, scale=1 / (2.0 * burstiness))

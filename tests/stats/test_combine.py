@@ -13,7 +13,6 @@ from tfbench.stats.combine import (
     combine_fraction,
     combine_quantile,
     combine_ratio,
-    combine_values,
 )
 from tfbench.stats.interval import Interval
 from tfbench.stats.quantile import Clusters
@@ -226,30 +225,6 @@ def test_gaps_of_one_request_or_none() -> None:
     assert combine_chunk_quantile([empty, empty], 0.5).reason == "2 of 2 runs have no data; no data"
     with pytest.raises(ValueError, match="owners"):
         combine_chunk_quantile([Clusters(np.ones(3), np.zeros(2, dtype=np.int64))], 0.5)
-
-
-# Values ---------------------------------------------------------------------------------------------------------------
-
-
-def test_values() -> None:
-    got = combine_values([1.0, 2.0, 4.0, 8.0, 16.0], n=70)
-    assert got.value == pytest.approx(4.0) and got.hi == pytest.approx(4.0 * 2**1.963243, rel=1e-6)
-    assert (got.n, got.settled) == (70, True)
-    two = combine_values([1.0, 4.0], n=2)
-    assert (two.value, two.lo, two.hi, two.settled) == (pytest.approx(2.0), None, None, False)
-    assert two.reason == "2 of the 3 runs that bounds take"
-    assert combine_values([math.inf], n=1).reason == "the figure is infinite"
-    assert combine_values([], n=0).value is None
-    negative = combine_values([-1.0, 0.0, 1.0], n=3)
-    assert negative.value == 0.0 and negative.lo == pytest.approx(-2.484, abs=1e-3)
-    equal = combine_values([2.0] * 5, n=5)
-    assert (equal.value, equal.lo, equal.reason) == (2.0, None, "all runs gave the same figure")
-
-
-def test_values_beyond_a_numbers_range() -> None:
-    got = combine_values([1e-300, 1.0, 1e300], n=3)
-    assert got.value == pytest.approx(1.0) and got.hi is None
-    assert got.reason is not None
 
 
 def width(interval: Interval) -> float:

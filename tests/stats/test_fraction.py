@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from tfbench.stats.combine import combine_fraction
@@ -54,11 +56,11 @@ def test_all_good_and_none_good_are_one_sided(k: int) -> None:
     whole = combine_fraction([np.ones(400, dtype=bool)] * k)
     assert (whole.value, whole.hi) == (1.0, None)
     assert whole.lo is not None and 0.5 < whole.lo < 1.0
-    assert whole.reason == f"all of {400 * k}: a lower bound only"
+    assert whole.reason is not None and f"all of {400 * k}: a lower bound only" in whole.reason
     none = combine_fraction([np.zeros(400, dtype=bool)] * k)
     assert (none.value, none.lo) == (0.0, None)
     assert none.hi == pytest.approx(1.0 - whole.lo)
-    assert none.reason == f"none of {400 * k}: an upper bound only"
+    assert none.reason is not None and f"none of {400 * k}: an upper bound only" in none.reason
 
 
 def test_near_misses_narrow_the_bound_where_nothing_was_bad() -> None:
@@ -74,10 +76,70 @@ def test_near_misses_narrow_the_bound_where_nothing_was_bad() -> None:
     assert 0.995 < scored.lo < 0.9982
 
 
-def test_a_score_that_says_nothing_is_passed_over() -> None:
-    runs = [np.ones(400, dtype=bool)] * 3
-    flat = combine_fraction(runs, score=[np.full(400, math.inf)] * 3)
-    assert flat == combine_fraction(runs)
+@pytest.mark.parametrize("n", [18, 100, 400])
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize(("answer", "score"), [(True, 0.0), (True, 0.07), (True, 1.0), (False, math.inf), (False, 3.0)])
+def test_a_dead_and_a_perfect_server_get_the_exact_bound(n: int, k: int, answer: bool, score: float) -> None:
+    got = combine_fraction([np.full(n, answer)] * k, score=[np.full(n, score)] * k)
+    low, high = clopper_pearson(n * k * answer, n * k)
+    assert got.lo == (pytest.approx(low) if answer else None)
+    assert got.hi == (None if answer else pytest.approx(high))
+    assert (got.n_eff, got.settled) == (n * k, True)
+
+
+@pytest.mark.parametrize(("load", "attempts"), [(8, 46), (16, 90)])
+def test_a_limit_far_from_every_latency_is_no_matter_of_the_queue(load: int, attempts: int) -> None:
+    # Correlated latencies that vary by a few per cent, the worst at a quarter of the limit, as of an idle server.
+    rng = np.random.default_rng(load)
+    score = [0.2 + 0.01 * smooth(rng.exponential(size=attempts + 5), 6) for _ in range(5)]
+    got = combine_fraction([one <= 1.0 for one in score], score=score)
+    exact, _ = clopper_pearson(5 * attempts, 5 * attempts)
+    assert got.lo is not None and exact - 0.01 < got.lo <= exact
+    # The same latencies against a limit just above the worst of them say much less.
+    worst = max(float(one.max()) for one in score)
+    near = combine_fraction([one <= worst for one in score], score=[one / (1.01 * worst) for one in score])
+    assert near.lo is not None and near.lo < got.lo - 0.01
+
+
+def test_one_lone_failure_moves_the_bound_a_little() -> None:
+    rng = np.random.default_rng(6)
+    score = [0.2 + 0.01 * smooth(rng.exponential(size=95), 6) for _ in range(5)]
+    whole = combine_fraction([one <= 1.0 for one in score], score=score)
+    score[2][40] = math.inf
+    one_failed = combine_fraction([one <= 1.0 for one in score], score=score)
+    assert whole.lo is not None and one_failed.lo is not None
+    assert whole.lo - 0.03 < one_failed.lo < whole.lo
+    # A burst of failures says that they come in bursts.
+    score[2][40:60] = math.inf
+    burst = combine_fraction([one <= 1.0 for one in score], score=score)
+    assert burst.n_eff is not None and one_failed.n_eff is not None
+    assert burst.n_eff < one_failed.n_eff / 5
+
+
+@pytest.mark.parametrize("share", [0.0, 0.002, 0.05, 0.5, 0.95, 1.0])
+@pytest.mark.parametrize("k", [1, 5])
+def test_the_n_eff_told_is_what_the_bounds_were_made_with(share: float, k: int) -> None:
+    rng = np.random.default_rng(9)
+    score = [rng.exponential(size=500) for _ in range(k)]
+    limit = np.inf if share == 1.0 else float(np.quantile(np.concatenate(score), share))
+    good = [one < limit for one in score]
+    got = combine_fraction(good, score=[one / limit for one in score] if 0.0 < limit < math.inf else None)
+    assert got.value is not None and got.n_eff is not None
+    low, high = clopper_pearson(min(got.n_eff, got.n_eff * got.value), got.n_eff)
+    assert got.lo == (None if got.value == 0.0 else pytest.approx(low))
+    assert got.hi == (None if got.value == 1.0 else pytest.approx(high))
+    assert got.settled is (got.n_eff / k >= 10)
+    assert got.settled or (got.reason is not None and "not settled" in got.reason)
+
+
+@given(
+    score=st.lists(st.floats(0.0, 10.0) | st.sampled_from([0.0, 1.0, math.inf]), min_size=1, max_size=60),
+    k=st.integers(1, 6),
+)
+def test_the_bounds_are_never_tighter_than_of_independent_attempts(score: list[float], k: int) -> None:
+    one = np.array(score)
+    got = combine_fraction([one <= 1.0] * k, score=[one] * k)
+    assert got.n_eff is not None and 1.0 <= got.n_eff <= got.n
 
 
 def test_few_attempts() -> None:
@@ -95,6 +157,11 @@ def test_misuse() -> None:
         combine_fraction([np.array([True])], score=[np.array([math.nan])])
     with pytest.raises(ValueError, match="level"):
         combine_fraction([], level=2.0)
+
+
+def smooth(x: np.ndarray, over: int) -> np.ndarray:
+    """Moving means: neighbours share what they are made of."""
+    return np.convolve(x, np.ones(over) / over, mode="valid")
 
 
 def width(interval: object) -> float:

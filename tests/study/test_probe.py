@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.load.scripted import Step, ok_script, reply, serving, stream
+from tests.load.scripted import DONE, STREAM_HEAD, Step, delta, framed, ok_script, reply, serving, stream
 from tfbench.core.errors import EndpointError
 from tfbench.core.exitcodes import ExitCode
 from tfbench.load.target import resolve_target
@@ -25,6 +25,7 @@ def ask(url: str, **changes: Any) -> Probe:
         "sampling": {},
         "connect_s": 2.0,
         "timeout_s": 1.0,
+        "total_s": 3.0,
     }
     return probe_endpoint(url, **(values | changes))
 
@@ -79,6 +80,23 @@ def test_a_lacking_model_names_those_there_are() -> None:
     # Some servers serve whatever they have under any name.
     says = trouble(with_models(list(ok_script(0, b""))), model="x")
     assert "'x'" in says and "answered as 'm'" in says
+    # An echo of the asked name is no evidence.
+    echo = stream(
+        b'data: {"model": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}\n\n'
+    )
+    assert "lacks model 'x'" in trouble(with_models(echo), model="x")
+
+
+def test_a_server_that_never_ends_its_answer_cannot_hold_the_probe() -> None:
+    endless = [STREAM_HEAD, *([framed(delta("a")), 0.2] * 60)]
+    assert "within 1.5 s" in trouble(with_models(endless), total_s=1.5)
+    dripping = [step for byte in b"HTTP/1.1 200 OK\r\nX: " for step in (bytes([byte]), 0.3)]
+    assert "within 1.5 s" in trouble(with_models(dripping), total_s=1.5)
+
+
+def test_an_answer_left_open_after_its_end_mark_is_an_answer() -> None:
+    with serving(with_models([STREAM_HEAD, framed(delta("a") + delta(finish="stop") + DONE), 3.0])) as server:
+        assert ask(f"http://127.0.0.1:{server.port}/v1").observed["answered_as"] == "m"
 
 
 def test_an_error_that_the_load_would_repeat_stops_before_it() -> None:

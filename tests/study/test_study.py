@@ -2,16 +2,22 @@
 
 import json
 import math
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.load.scripted import ok_script, reply, serving
 from tfbench.core.errors import EndpointError, Interrupted
-from tfbench.engine.process import RunningEngine
+from tfbench.engine.config import EngineConfig
+from tfbench.engine.process import RunningEngine, start_engine
+from tfbench.engine.step_time import StepTime
 from tfbench.ledger.bundle import read_bundle
-from tfbench.manifest import Manifest, RunPlan, expand, freeze
+from tfbench.manifest import Manifest, RunPlan, expand, freeze, load_manifest
 from tfbench.metrics import attempt_figures, run_figures
 from tfbench.report import build_report, json_document
 from tfbench.schedule import Schedule, build_schedule
@@ -93,7 +99,7 @@ def test_the_signal_and_the_figure_of_client_lag_agree(store: Warehouse) -> None
         assert json.loads(signals)["client_lag_p99_ms"]["value"] == pytest.approx(lag[run_id], rel=1e-9)
 
 
-def test_the_clients_times_lie_in_order_and_near_the_engines(store: Warehouse, engine: RunningEngine) -> None:
+def test_the_clients_times_lie_in_order_and_after_the_engines(store: Warehouse, engine: RunningEngine) -> None:
     import httpx
 
     truth = httpx.get(f"{engine.root_url}/tfbench/requests", timeout=30).json()
@@ -103,7 +109,7 @@ def test_the_clients_times_lie_in_order_and_near_the_engines(store: Warehouse, e
         " FROM attempts JOIN streams USING (run_id, attempt_id)"
         " JOIN runs USING (run_id) WHERE outcome = 'ok' AND role = 'load'"
     ).fetchall()
-    inside = total = 0
+    causal = total = 0
     for request_id, sent_ns, times, kinds, blurs, observed in rows:
         assert times == sorted(times) and times[0] > sent_ns
         shift = json.loads(observed)["clock_offset_ns"] - truth["clock"]["offset_ns"]
@@ -116,8 +122,10 @@ def test_the_clients_times_lie_in_order_and_near_the_engines(store: Warehouse, e
         assert len(left) == len(came) == 8
         for (t, b), true in zip(came, left, strict=True):
             total += 1
-            inside += t - b - 50_000 <= true <= t + 1_000_000
-    assert inside >= 0.99 * total
+            # The engine stamps before it writes, so a chunk can't arrive before its stamp, however busy the machine.
+            causal += true <= t + 100_000
+            assert 0 <= b <= t - sent_ns
+    assert causal == total > 0
 
 
 def test_judged_and_reported(store: Warehouse, study: StudyDone) -> None:
@@ -166,7 +174,7 @@ class _StopAfter(Silent):
     def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
         if plan.order_index == 1 and counts.get("sent", 0) > 3 and not self.pressed:
             self.pressed = True
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
 
     def run_ended(self, end: RunEnd) -> None:
         self.ends.append(end)
@@ -191,6 +199,62 @@ def test_ctrl_c_keeps_what_finished_and_marks_the_run(manifest: Manifest, tmp_pa
         ).fetchall()
     [_, (_, schedule), *_] = plans_and_schedules(manifest)
     assert rows == [(len(schedule.offsets_ns),)]
+
+
+class _Hammering(_StopAfter):
+    """Presses Ctrl-C over and over."""
+
+    def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
+        if plan.order_index == 0 and counts.get("sent", 0) > 3:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_however_often_ctrl_c_is_pressed_facts_are_kept(manifest: Manifest, tmp_path: Path) -> None:
+    watcher = _Hammering()
+    with pytest.raises(Interrupted, match="1 of 4 runs"):
+        run_study(manifest, tmp_path / "w.duckdb", watcher)
+    assert [end.status for end in watcher.ends] == ["interrupted"]
+    with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
+        [(sent,)] = store.con.execute("SELECT count(*) FROM attempts WHERE sent_ns IS NOT NULL").fetchall()
+    assert sent > 3
+
+
+def test_an_endpoint_that_dies_ends_the_study_with_its_facts(manifest_path: Path, tmp_path: Path) -> None:
+    with start_engine(EngineConfig(step_time=StepTime(base_ms=4.0))) as engine:
+        manifest = load_manifest(manifest_path, url=engine.url)
+
+        class Killer(Silent):
+            def run_ended(self, end: RunEnd) -> None:
+                engine.stop()
+
+        with pytest.raises(EndpointError, match="the endpoint is gone.*2 of 4 runs are kept") as caught:
+            run_study(manifest, tmp_path / "w.duckdb", Killer())
+    assert caught.value.exit_code == 5
+    with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
+        assert store.con.execute("SELECT count(*) FROM runs").fetchall() == [(2,)]
+
+
+def test_a_server_that_only_refuses_is_endpoint_trouble_with_facts(manifest_path: Path, tmp_path: Path) -> None:
+    def script(index: int, request: bytes) -> list[Any]:
+        # The probe (and the look at the models before it) is served; the load is not.
+        if b"Say hello." in request:
+            return list(ok_script(index, request))
+        return reply("401 Unauthorized", b'{"error": {"message": "Incorrect API key provided: s3cr3t-t0ken"}}')
+
+    os.environ["TFBENCH_TEST_KEY"] = "s3cr3t-t0ken"
+    with serving(script) as server:
+        header = 'endpoint.headers={ Authorization = "env:TFBENCH_TEST_KEY" }'
+        sets = [header, "load.repeats=1", "model.name=m"]
+        manifest = load_manifest(manifest_path, sets, f"http://127.0.0.1:{server.port}/v1")
+        with pytest.raises(EndpointError, match="no request was answered well") as caught:
+            run_study(manifest, tmp_path / "w.duckdb")
+    assert "s3cr3t" not in str(caught.value) and "[redacted]" in str(caught.value)
+    with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
+        errors = store.con.execute("SELECT DISTINCT error FROM attempts WHERE outcome = 'http_error'").fetchall()
+    assert errors == [("HTTP 401: Incorrect API key provided: [redacted]",)]
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or b"s3cr3t-t0ken" not in path.read_bytes(), path
 
 
 def test_an_endpoint_that_is_not_there_costs_no_run(manifest: Manifest, tmp_path: Path) -> None:

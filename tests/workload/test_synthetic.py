@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from tfbench.manifest import expand, parse_manifest
 from tfbench.workload import Workload, build_workload
@@ -17,13 +18,18 @@ from tfbench.workload.words import WORDS
 
 
 def workloads(
-    repeats: int = 1, seed: int = 7, model: str = "m", cap: int | None = None, **tables: Any
+    repeats: int = 1,
+    seed: int = 7,
+    model: str = "m",
+    cap: int | None = None,
+    cancel: dict[str, float] | None = None,
+    **tables: Any,
 ) -> list[Workload]:
     document = {
-        "model": {"name": model},
+        "model": {"name": model, "lora": ["x", "y"]},
         "sampling": {"max_tokens": cap},
         "workload": tables,
-        "load": {"rates": [2, 4], "repeats": repeats, "seed": seed},
+        "load": {"rates": [2, 4], "repeats": repeats, "seed": seed, "cancel": cancel},
     }
     manifest = parse_manifest(document, "test")
     return [build_workload(manifest, plan) for plan in expand(manifest)]
@@ -120,3 +126,85 @@ def test_sampling_max_tokens_caps_the_answers() -> None:
     assert max(run.item(i).max_tokens for i in range(200)) == 20
     paired = workloads(cap=60, input_tokens={"dist": "empirical", "pairs": [[5, 50], [7, 70]]})[0]
     assert {paired.item(i).max_tokens for i in range(50)} == {50, 60}
+
+
+CLASSES: list[dict[str, Any]] = [
+    {"name": "chat", "share": 6, "tenant": "a"},
+    {"name": "batch", "share": 3, "tenant": "b", "lora": "x", "input_tokens": 9, "output_tokens": 90},
+    {"name": "pairs", "share": 1, "lora": "y", "input_tokens": {"dist": "empirical", "pairs": [[2, 20], [3, 30]]}},
+]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_classes_come_in_their_shares(seed: int) -> None:
+    n = 5000
+    drawn = Counter(workloads(seed=seed, input_tokens=4, classes=CLASSES)[0].item(i).class_name for i in range(n))
+    for one in CLASSES:
+        assert stats.binomtest(drawn[one["name"]], n, one["share"] / 10).pvalue > 1e-4
+    # The test can tell: a tenth more or less fails it.
+    assert stats.binomtest(drawn["chat"], n, 0.66).pvalue < 1e-4
+
+
+def test_a_class_brings_its_lengths_and_labels() -> None:
+    run = workloads(input_tokens=4, output_tokens=40, cap=80, classes=CLASSES)[0]
+    seen = {(i.class_name, i.tenant, i.lora, i.input_tokens, i.max_tokens) for i in map(run.item, range(500))}
+    assert seen == {
+        ("chat", "a", None, 4, 40),
+        ("batch", "b", "x", 9, 80),
+        ("pairs", None, "y", 2, 20),
+        ("pairs", None, "y", 3, 30),
+    }
+    assert all(len(run.item(i).prompt.split(" ")) == run.item(i).input_tokens for i in range(100))
+
+
+def test_a_class_takes_the_workloads_pairs() -> None:
+    pairs = {"dist": "empirical", "pairs": [[5, 50]]}
+    run = workloads(input_tokens=pairs, classes=[{"name": "a", "share": 0.1}])[0]
+    assert {(run.item(i).class_name, run.item(i).max_tokens) for i in range(20)} == {("a", 50)}
+
+
+def test_without_classes_and_cancellation_an_item_has_neither() -> None:
+    item = workloads(input_tokens=4)[0].item(3)
+    assert (item.class_name, item.tenant, item.lora, item.cancel) == (None, None, None, False)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_cancelled_items_come_in_their_share_whatever_the_class(seed: int, share: float) -> None:
+    n = 5000
+    run = workloads(seed=seed, cancel={"share": share, "after_s": 1}, input_tokens=4, classes=CLASSES)[0]
+    items = [run.item(i) for i in range(n)]
+    assert [run.cancelled(i) for i in range(n)] == [item.cancel for item in items]
+    assert stats.binomtest(sum(item.cancel for item in items), n, share).pvalue > 1e-4
+    chats = [item.cancel for item in items if item.class_name == "chat"]
+    assert stats.binomtest(sum(chats), len(chats), share).pvalue > 1e-4
+    # Neighbours are drawn independently.
+    both = sum(a.cancel and b.cancel for a, b in itertools.pairwise(items))
+    assert both == pytest.approx(n * share**2, abs=5 * (n * share**2) ** 0.5 + 5)
+
+
+def test_a_share_of_one_cancels_everything() -> None:
+    run = workloads(cancel={"share": 1, "after_chunks": 3}, input_tokens=4)[0]
+    assert all(run.item(i).cancel for i in range(200))
+
+
+def test_the_mix_is_deterministic_differs_between_runs_and_leaves_prompts_alone() -> None:
+    cancel = {"share": 0.3, "after_s": 1}
+    one, other = workloads(cancel=cancel, input_tokens=4, classes=CLASSES)
+    again = pickle.loads(pickle.dumps(one))
+    labels = [[(i.class_name, i.cancel) for i in map(run.item, range(200))] for run in (one, again, other)]
+    assert labels[0] == labels[1] != labels[2]
+    assert [one.cancelled(i) for i in range(50)] == [
+        run.item(i).cancel for run in workloads(cancel=cancel, input_tokens=700)[:1] for i in range(50)
+    ]
+    plain, mixed = (
+        workloads(input_tokens=6)[0],
+        workloads(input_tokens=6, cancel=cancel, classes=[{"name": "a", "share": 1}, {"name": "b", "share": 1}])[0],
+    )
+    assert plain.sha256(50) == mixed.sha256(50)
+
+
+def test_these_are_the_draws() -> None:
+    run = workloads(cancel={"share": 0.5, "after_s": 1}, input_tokens=4, classes=CLASSES)[0]
+    names = "".join(str(run.item(i).class_name)[0] for i in range(12))
+    assert (names, "".join("01"[run.cancelled(i)] for i in range(12))) == ("bcccccbbcbbb", "100110111110")

@@ -21,24 +21,27 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8000,
     model: Annotated[str | None, typer.Option(help="Model name to serve.", show_default=False)] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Settings as a JSON file; see the engine's page in docs.", show_default=False)
+        Path | None, typer.Option(help="Settings as a JSON file; docs/engine.md lists them.", show_default=False)
     ] = None,
 ) -> None:
     """Serve OpenAI-style endpoints until Ctrl-C."""
     import dataclasses
 
     from tfbench.core.errors import UsageError
-    from tfbench.engine.config import config_from_json
+    from tfbench.engine.config import EngineConfig, config_from_json
     from tfbench.engine.main import run_server
 
-    text = "{}"
+    settings = EngineConfig()
     if config is not None:
         try:
-            text = config.read_text()
+            settings = config_from_json(config.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{config}: can't read the engine's settings ({error}); give a JSON file") from error
-    settings = config_from_json(text)
+        except UsageError as error:
+            raise UsageError(f"{config}: {error}") from error
     if model is not None:
+        if not model.strip():
+            raise UsageError(f"--model: expected a name, got {model!r}")
         settings = dataclasses.replace(settings, model=model)
 
     def ready(url: str) -> None:

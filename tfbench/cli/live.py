@@ -35,6 +35,10 @@ class LiveWatcher:
         if self._bar is not None:
             self._bar.stop()
 
+    def probing(self, url: str) -> None:
+        """Say whom we are waiting for."""
+        self._say(f"asking {url} what it serves", "dim")
+
     def study_started(self, plan: StudyPlan) -> None:
         """Say what is about to be done and what this sample size can carry."""
         self._plan = plan

@@ -1,67 +1,108 @@
-"""`tfbench`: the verbs, and how every error becomes one line and an exit code."""
+"""`tfbench`: how every error becomes one line and an exit code. The verbs are put together in `app`."""
 
 import os
+import signal
 import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
 
-import typer
-
-from tfbench.cli.calibrate import calibrate
-from tfbench.cli.diff import diff
-from tfbench.cli.engine import engine_app
-from tfbench.cli.freeze import freeze
-from tfbench.cli.report import report
-from tfbench.cli.run import run
-from tfbench.cli.sql import sql
+from tfbench.cli.output import guard_output
 from tfbench.core.errors import TfbenchError
 from tfbench.core.exitcodes import ExitCode
-from tfbench.core.version import VERSION
 
-app = typer.Typer(
-    name="tfbench",
-    help="Measure LLM serving the way an auditor would: facts first, every figure with its interval.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(VERSION)
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-) -> None:
-    del version
-
-
-app.command()(run)
-app.command()(report)
-app.command()(freeze)
-app.command()(diff)
-app.command()(sql)
-app.command()(calibrate)
-app.add_typer(engine_app, name="engine")
+DEBUG_VARIABLE = "TFBENCH_DEBUG"
 
 
 def main() -> None:
-    """Run the command line; every foreseen trouble is one line on stderr and an exit code."""
+    """Run the command line; every trouble is one line on stderr and an exit code."""
+    guard_output()
+    code = _outcome(_run)
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is (
+        signal.default_int_handler
+    ):
+        # All is said; a second Ctrl-C while the interpreter closes down shouldn't print a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(_outcome(_flush) or code)
+
+
+def _run() -> int:
+    # Imported here so that a Ctrl-C meanwhile is told like any other.
+    import typer
+
+    from tfbench.cli.app import app
+
+    # Typer's own main() would turn Ctrl-C into a silent exit and any broken pipe into exit 1, which is FAIL here.
+    command = typer.main.get_command(app)
     try:
-        app()
+        with command.make_context("tfbench", sys.argv[1:]) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.TyperException as refused:
+        _show(refused)
+        return refused.exit_code
+    return int(ExitCode.PASS)
+
+
+def _show(refused: Any) -> None:
+    """An option or argument refused by typer, with the usage beside it."""
+    show = getattr(refused, "show", None)
+    if callable(show):
+        show()
+    else:
+        _say(refused.format_message())
+
+
+def _flush() -> int:
+    sys.stdout.flush()
+    return int(ExitCode.PASS)
+
+
+def _outcome(step: Callable[[], int]) -> int:
+    """The exit code of `step`; what it raises is told in one line."""
+    try:
+        return step()
     except TfbenchError as error:
-        typer.echo(f"tfbench: {error}", err=True)
-        sys.exit(int(error.exit_code))
+        _say(str(error))
+        return int(error.exit_code)
     except KeyboardInterrupt:
-        typer.echo("tfbench: interrupted", err=True)
-        sys.exit(int(ExitCode.INTERRUPTED))
-    except BrokenPipeError:
-        # The reader of our output left, as `head` does; nobody is there to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(int(ExitCode.PASS))
+        return _interrupted()
+    except Exception as error:  # noqa: BLE001 - left to Python it would exit 1, which says FAIL; a bug judges nothing
+        if _by_interrupt(error):
+            return _interrupted()
+        if os.environ.get(DEBUG_VARIABLE):
+            traceback.print_exc()
+        _say(f"internal error ({_shown(error)}); please report it, with what {DEBUG_VARIABLE}=1 prints")
+        return int(ExitCode.ENDPOINT)
+
+
+def _interrupted() -> int:
+    _say("interrupted")
+    return int(ExitCode.INTERRUPTED)
+
+
+def _by_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind `error`: extension modules that it meets while they load, and DuckDB, hide it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or (
+            isinstance(error, RuntimeError) and "Query interrupted" in str(error)
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _shown(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"tfbench: {' '.join(text.splitlines())}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ WarehouseOption = Annotated[
     Path | None,
     typer.Option(help="Warehouse file; default $TFBENCH_WAREHOUSE, else ./tfbench.duckdb.", show_default=False),
 ]
+READ_WAIT_S = 3.0
+"""How long a verb that only reads waits for a warehouse that a study is writing; a run's facts take less."""
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 SetOption = Annotated[
     list[str] | None,

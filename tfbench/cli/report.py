@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tfbench.cli.options import JsonOption, WarehouseOption, print_json, warehouse_path
+from tfbench.cli.options import READ_WAIT_S, JsonOption, WarehouseOption, print_json, warehouse_path
 
 
 def report(
@@ -18,7 +18,7 @@ def report(
     from tfbench.report import build_report, json_document, print_summary, write_html
     from tfbench.warehouse import Warehouse
 
-    with Warehouse.open(warehouse_path(warehouse), read_only=True) as store:
+    with Warehouse.open(warehouse_path(warehouse), read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, store.resolve_study(study))
     if html is not None:
         write_html(data, html)

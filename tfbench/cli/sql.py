@@ -1,10 +1,16 @@
 """`tfbench sql`: a query over the warehouse."""
 
-from typing import Annotated
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Annotated, Any
 
 import typer
 
-from tfbench.cli.options import JsonOption, WarehouseOption, print_json, warehouse_path
+from tfbench.cli.options import READ_WAIT_S, JsonOption, WarehouseOption, warehouse_path
+from tfbench.core.errors import StorageError
 
 
 def sql(
@@ -12,14 +18,113 @@ def sql(
     warehouse: WarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the rows of QUERY over the warehouse's tables and views."""
+    """Print the rows of QUERY over the warehouse's tables and views.
+
+    With --json a row is an object: JSON columns as what they say, whole numbers with every digit, BLOBs as
+    hexadecimal, NaN and infinities as null; a name that a column before it has gets _1, _2, … .
+    """
     from tfbench.warehouse import Warehouse
 
-    with Warehouse.open(warehouse_path(warehouse), read_only=True) as store:
-        frame = store.sql(query)
-    if json:
-        import orjson
+    # What a query that fails half-way gave is not shown; and while a pager waits for its reader, the warehouse is
+    # closed, or a study could not write to it.
+    with _spool() as spool:
+        with Warehouse.open(warehouse_path(warehouse), read_only=True, wait_s=READ_WAIT_S) as store:
+            rows = store.rows(query)
+            parts = _json_parts(rows.names, rows.batches) if json else _text_parts(rows.names, rows.batches)
+            for part in parts:
+                _keep(spool, part)
+        spool.seek(0)
+        shutil.copyfileobj(spool, sys.stdout)
 
-        print_json(orjson.loads(frame.to_json(orient="records", date_format="iso")))
-    else:
-        typer.echo(frame.to_string(index=False) if len(frame) else "no rows")
+
+def _spool() -> IO[str]:
+    """A place in memory, and beyond 32 MiB on disk; JSON's lone surrogates are written as JSON escapes."""
+    return tempfile.SpooledTemporaryFile(1 << 25, "w+", encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def _keep(spool: IO[str], part: str) -> None:
+    try:
+        spool.write(part + "\n")
+    except OSError as error:
+        raise StorageError(
+            f"{tempfile.gettempdir()}: no room for the rows ({error.strerror}); free space or set TMPDIR"
+        ) from error
+
+
+def _json_parts(names: Sequence[str], batches: Iterable[list[tuple[Any, ...]]]) -> Iterator[str]:
+    """One JSON array, a row a line; a part per batch."""
+    from tfbench.warehouse import json_text
+
+    heads = [json_text(name) + ":" for name in unlike(names)]
+    before = "["
+    for batch in batches:
+        objects = ["{" + ",".join(h + json_text(v) for h, v in zip(heads, row, strict=True)) + "}" for row in batch]
+        yield before + ",\n".join(objects)
+        before = ","
+    yield "]" if before == "," else "[]"
+
+
+def unlike(names: Sequence[str]) -> list[str]:
+    """`names`, each as it is, but a repeated one with the first of _1, _2, … that makes it unlike all others."""
+    taken = set(names)
+    seen: set[str] = set()
+    told = []
+    for name in names:
+        if name in seen:
+            count = 1
+            while f"{name}_{count}" in taken:
+                count += 1
+            name = f"{name}_{count}"
+            taken.add(name)
+        seen.add(name)
+        told.append(name)
+    return told
+
+
+def _text_parts(names: Sequence[str], batches: Iterable[list[tuple[Any, ...]]]) -> Iterator[str]:
+    """A table, a part per batch: the first says how wide the columns are, and later ones may only widen them."""
+    from tfbench.report.escape import plain
+
+    heads = [plain(name) for name in names]
+    widths = [len(head) for head in heads]
+    right: list[bool] | None = None
+    for batch in batches:
+        cells = [[_cell(value) for value in row] for row in batch]
+        widths = [max(width, *(len(row[i]) for row in cells)) for i, width in enumerate(widths)]
+        lines = []
+        if right is None:
+            right = [_numeric(row[i] for row in batch) for i in range(len(names))]
+            lines.append(_line(heads, widths, right))
+        lines += [_line(row, widths, right) for row in cells]
+        yield "\n".join(lines)
+    if right is None:
+        yield "no rows"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (
+        cell.rjust(width) if flush else cell.ljust(width)
+        for cell, width, flush in zip(cells, widths, right, strict=True)
+    )
+    return "  ".join(padded).rstrip()
+
+
+def _numeric(values: Iterable[Any]) -> bool:
+    from decimal import Decimal
+
+    kinds = {type(value) for value in values} - {type(None)}
+    return bool(kinds) and kinds <= {int, float, Decimal}
+
+
+def _cell(value: Any) -> str:
+    from tfbench.report.escape import plain
+    from tfbench.warehouse import json_text
+
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return plain(value)
+    if type(value) is int or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    text = json_text(value)
+    return plain(text[1:-1] if text.startswith('"') else text)

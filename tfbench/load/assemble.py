@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tfbench.core.clocks import Anchor, ClockBase
 from tfbench.core.kinds import Mode, Outcome, Phase, Role
+from tfbench.core.redact import Redactor
 from tfbench.load.decode import KIND_NAMES
 from tfbench.load.feeders import Tick, phase_of
 from tfbench.load.job import LoadJob
@@ -51,7 +52,7 @@ def assemble(
 
     from tfbench.ledger.schemas import ATTEMPTS, CLOCK_ANCHORS, RAW, STREAMS, TEXTS
 
-    rows = _Rows(run_id, host)
+    rows = _Rows(run_id, host, Redactor(jobs[0].secrets))
     steps = 0
     anchors_rows: list[tuple[int, int, int]] = []
     for one in facts:
@@ -132,14 +133,25 @@ def _add_unsent(
             rows.add_unsent(Tick(index, start + offset, 0, phase, -1, index), index % job.workers, job)
 
 
+def _edges(ended: Ended) -> tuple[int, int, int, int]:
+    """First byte and end of a call, then their kernel stamps; zeros where unknown."""
+    raw = ended.raw
+    if raw is None:
+        return 0, 0, 0, 0
+    if ended.decoded.ended_with_last_read:
+        return raw.first_ns, raw.last_ns, raw.first_kernel_ns, 0
+    return raw.first_ns, raw.end_ns, raw.first_kernel_ns, raw.end_kernel_ns
+
+
 class _Rows:
     """Columns of `attempts` and `streams` while they are gathered."""
 
-    def __init__(self, run_id: str, host: str) -> None:
+    def __init__(self, run_id: str, host: str, redactor: Redactor) -> None:
         from tfbench.ledger.schemas import ATTEMPTS
 
         self.run_id = run_id
         self.host = host
+        self._redactor = redactor
         self.columns: dict[str, list[Any]] = {name: [] for name in ATTEMPTS.names}
         self.texts: list[tuple[int, str | None, str | None]] = []
         self.raw: list[tuple[int, bytes]] = []
@@ -189,10 +201,7 @@ class _Rows:
         blur = np.where(exact & usable, 0, np.maximum(t - (lower + base.offset_ns), 0))
         self.user_lags.append((user - t)[usable & exact])
         edges = np.array(
-            [
-                (r.first_ns, r.end_ns, r.first_kernel_ns, r.end_kernel_ns) if (r := e.raw) else (0, 0, 0, 0)
-                for e in ends
-            ],
+            [_edges(e) for e in ends],
             dtype=np.int64,
         ).reshape(-1, 4)
         first_t, _ = stamp_map.to_client(edges[:, 2], edges[:, 0])
@@ -256,7 +265,7 @@ class _Rows:
             end_ns=end_t if raw is not None else None,
             outcome=decoded.outcome,
             http_status=raw.status or None if raw is not None else None,
-            error=decoded.error or None,
+            error=self._redactor.text(decoded.error) or None,
             finish_reason=decoded.finish_reason,
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cached_tokens,
@@ -267,9 +276,10 @@ class _Rows:
         )
         attempt = ended.sent.attempt
         if ended.prompt is not None or ended.output is not None:
-            self.texts.append((attempt, ended.prompt, ended.output))
+            output = None if ended.output is None else self._redactor.text(ended.output)
+            self.texts.append((attempt, ended.prompt, output))
         if decoded.raw:
-            self.raw.append((attempt, decoded.raw))
+            self.raw.append((attempt, self._redactor.data(decoded.raw)))
 
     def sort(self) -> None:
         """Rows in schedule order, whatever the workers' order of ends was."""

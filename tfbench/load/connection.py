@@ -98,12 +98,13 @@ class Connection:
     def is_quiet(self) -> bool:
         """Whether an idle connection is open and nothing waits on it: neither a close nor bytes nobody asked for."""
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
+            waiting = self.sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:
-            pass
-        return False
+            return False
+        # A TLS server may send session tickets at any time.
+        return self.tls is not None and waiting != b""
 
     def release(self) -> None:
         """Close the socket and break what cycles there are."""

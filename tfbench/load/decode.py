@@ -9,7 +9,6 @@ from tfbench.load.call import Call, Ending
 from tfbench.protocol import DIALECTS, SseParser, Usage, error_message, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
-_KINDS = tuple(ChunkKind)
 _CODE = {kind: code for code, kind in enumerate(ChunkKind)}
 _RAW_KEPT_BYTES = 1 << 20
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"\xef\xbb\xbf")
@@ -20,6 +19,7 @@ class Decoded(NamedTuple):
 
     `user`, `kernel` and `lower` are int64 bytes in machine order (kernel: CLOCK_REALTIME ns, 0 = none),
     `exact` one byte each, `tokens` int32 bytes (-1 = unknown). `raw` is what couldn't be understood.
+    `ended_with_last_read`: the call ended with its last read, however long the wire held on to it.
     """
 
     outcome: str
@@ -35,29 +35,7 @@ class Decoded(NamedTuple):
     tokens: bytes
     output: str
     raw: bytes
-
-
-class _Columns:
-    """Chunk columns of one call while they grow."""
-
-    __slots__ = ("exact", "kernel", "kinds", "lower", "texts", "tokens", "user")
-
-    def __init__(self) -> None:
-        self.kinds = bytearray()
-        self.user = array("q")
-        self.kernel = array("q")
-        self.lower = array("q")
-        self.exact = bytearray()
-        self.tokens: list[int | None] = []
-        self.texts: list[str] = []
-
-    def add(self, kind: ChunkKind, tokens: int | None, user: int, kernel: int, lower: int, exact: bool) -> None:
-        self.kinds.append(_CODE[kind])
-        self.user.append(user)
-        self.kernel.append(kernel)
-        self.lower.append(lower)
-        self.exact.append(exact)
-        self.tokens.append(tokens)
+    ended_with_last_read: bool
 
 
 class CallDecoder:
@@ -66,22 +44,25 @@ class CallDecoder:
     __slots__ = (
         "_body",
         "_call",
-        "_columns",
         "_counted_output",
         "_counted_reads",
         "_decoder",
         "_dialect",
         "_finish_reason",
         "_raw",
+        "_rows",
         "_sse",
         "_streamed",
+        "_texts",
         "_usage",
     )
 
     def __init__(self, call: Call, dialect: str) -> None:
         self._call = call
         self._dialect = DIALECTS[dialect]
-        self._columns = _Columns()
+        # One tuple a chunk: (kind, tokens, user ns, kernel ns, lower ns, exact); turned into columns at the end.
+        self._rows: list[tuple[ChunkKind, int | None, int, int, int, bool]] = []
+        self._texts: list[str] = []
         self._decoder = self._dialect.stream_decoder()
         self._sse = SseParser()
         self._body: list[bytes] = []
@@ -125,15 +106,16 @@ class CallDecoder:
 
     def _read(self, data: bytes, user: int, kernel: int, lower: int, exact: bool) -> None:
         size = len(data)
-        columns = self._columns
+        feed = self._decoder.feed
         for event in self._sse.feed(data):
-            chunk = self._decoder.feed(event)
+            chunk = feed(event)
             if chunk is None:
                 continue
-            columns.add(chunk.kind, chunk.tokens, user, kernel, lower, exact and event.end == size)
-            if chunk.text:
-                columns.texts.append(chunk.text)
-            elif chunk.kind is ChunkKind.ERROR:
+            kind, text, tokens = chunk
+            self._rows.append((kind, tokens, user, kernel, lower, exact and event.end == size))
+            if text:
+                self._texts.append(text)
+            elif kind is ChunkKind.ERROR:
                 self._keep(event.data)
 
     def _keep(self, data: bytes) -> None:
@@ -147,28 +129,35 @@ class CallDecoder:
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
             self._read(b"\n\n", call.end_ns, call.end_kernel_ns, call.sent_ns, False)
         outcome, error = self._outcome()
-        columns = self._columns
         if self._streamed:
             self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
         usage = self._usage or Usage()
-        kinds = [_KINDS[code] for code in columns.kinds]
-        tokens = resolve_tokens(kinds, columns.tokens, usage.output_tokens)
-        output = "".join(columns.texts)
-        has_output = any(kind in OUTPUT_KINDS for kind in kinds)
+        kinds, counts, user, kernel, lower, exact = zip(*self._rows, strict=True) if self._rows else ((),) * 6
+        tokens = resolve_tokens(kinds, counts, usage.output_tokens)
+        output = "".join(self._texts)
+        has_output = not OUTPUT_KINDS.isdisjoint(kinds)
         return Decoded(
             outcome=outcome.value,
             error=error[:300],
             finish_reason=self._finish_reason,
             usage=usage,
             output_sha256=sha256_hex(output.encode(errors="surrogatepass")) if has_output else None,
-            kinds=bytes(columns.kinds),
-            user=columns.user.tobytes(),
-            kernel=columns.kernel.tobytes(),
-            lower=columns.lower.tobytes(),
-            exact=bytes(columns.exact),
+            kinds=bytes(map(_CODE.__getitem__, kinds)),
+            user=array("q", user).tobytes(),
+            kernel=array("q", kernel).tobytes(),
+            lower=array("q", lower).tobytes(),
+            exact=bytes(exact),
             tokens=array("i", [-1 if n is None else n for n in tokens]).tobytes(),
             output=output,
             raw=bytes(self._raw),
+            ended_with_last_read=outcome is Outcome.OK and self._finished_in_silence(),
+        )
+
+    def _finished_in_silence(self) -> bool:
+        """The answer had its finish_reason, and we only waited for a server that left the response open."""
+        waited = self._call.ending in (Ending.TIMEOUT, Ending.CUT)
+        return (
+            waited and bool(self._streamed) and self._decoder.error is None and self._decoder.finish_reason is not None
         )
 
     def _outcome(self) -> tuple[Outcome, str]:
@@ -176,12 +165,14 @@ class CallDecoder:
         ending = call.ending
         if ending is Ending.CONNECT:
             return Outcome.CONNECT_ERROR, call.error
+        if self._finished_in_silence():
+            return Outcome.OK, ""
         if ending is Ending.TIMEOUT:
             return Outcome.TIMEOUT, call.error
         if ending is Ending.CANCELLED:
             return Outcome.CANCELLED, call.error
         if ending is Ending.CUT:
-            return Outcome.UNFINISHED, call.error
+            return (Outcome.UNFINISHED if call.sent_ns else Outcome.UNSENT), call.error
         if ending is Ending.LOST:
             return Outcome.DISCONNECTED, call.error
         if call.garbage:
@@ -223,8 +214,8 @@ class CallDecoder:
             self._keep(body)
             return Outcome.STREAM_ERROR, result.error
         self._usage, self._finish_reason = result.usage, result.finish_reason
-        self._columns.add(result.kind, None, call.end_ns, call.end_kernel_ns, call.sent_ns, True)
-        self._columns.texts += [result.reasoning, result.text, result.tool]
+        self._rows.append((result.kind, None, call.end_ns, call.end_kernel_ns, call.sent_ns, True))
+        self._texts += [result.reasoning, result.text, result.tool]
         return Outcome.OK, ""
 
 

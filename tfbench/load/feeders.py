@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from tfbench.core.kinds import Phase
 
+FAILED_PAUSE_NS = 100_000_000
+"""A closed loop's user whose request failed doesn't come back sooner: refusals at once would become a flood."""
 RETRY_SHIFT = 40
 """A retry's attempt_id is its task's index plus its try shifted by this: unique, and after every first try."""
 
@@ -46,7 +48,7 @@ class Feeder(Protocol):
     def take(self) -> Tick:
         """The tick that `next_due_ns` spoke of."""
 
-    def ended(self, tick: Tick, end_ns: int) -> None:
+    def ended(self, tick: Tick, end_ns: int, *, failed: bool) -> None:
         """A tick's task ended at `end_ns`: there will be no further try."""
 
     def waiting(self, now_ns: int) -> int:
@@ -84,8 +86,8 @@ class OpenFeeder:
         self._next = i + 1
         return Tick(self._indices[i], self._due[i], 0, self._phases[i], -1, self._indices[i])
 
-    def ended(self, tick: Tick, end_ns: int) -> None:
-        del end_ns
+    def ended(self, tick: Tick, end_ns: int, *, failed: bool) -> None:
+        del end_ns, failed
         if tick.phase == Phase.MEASURE:
             self._measured_left -= 1
 
@@ -123,8 +125,8 @@ class CappedFeeder:
         """A call ended, whatever becomes of its task."""
         self._free.append(end_ns)
 
-    def ended(self, tick: Tick, end_ns: int) -> None:
-        self._inner.ended(tick, end_ns)
+    def ended(self, tick: Tick, end_ns: int, *, failed: bool) -> None:
+        self._inner.ended(tick, end_ns, failed=failed)
 
     def waiting(self, now_ns: int) -> int:
         return self._inner.waiting(now_ns)
@@ -163,8 +165,8 @@ class RetryFeeder:
         heapq.heappush(self._heap, (due_ns, retry.attempt, retry))
         return retry
 
-    def ended(self, tick: Tick, end_ns: int) -> None:
-        self._inner.ended(self._first.pop(tick.task, tick), end_ns)
+    def ended(self, tick: Tick, end_ns: int, *, failed: bool) -> None:
+        self._inner.ended(self._first.pop(tick.task, tick), end_ns, failed=failed)
 
     def waiting(self, now_ns: int) -> int:
         return self._inner.waiting(now_ns) + sum(due <= now_ns for due, _, _ in self._heap)
@@ -218,11 +220,14 @@ class ClosedFeeder:
         index = turn * self._plan.users + user
         return Tick(index, due, 0, phase, user, index)
 
-    def ended(self, tick: Tick, end_ns: int) -> None:
+    def ended(self, tick: Tick, end_ns: int, *, failed: bool) -> None:
         if tick.phase == Phase.MEASURE:
             self._open_measured -= 1
         turn = tick.task // self._plan.users
-        heapq.heappush(self._heap, (end_ns + self._plan.think_ns(tick.user, turn), tick.user, turn + 1))
+        pause_ns = self._plan.think_ns(tick.user, turn)
+        if failed:
+            pause_ns = max(pause_ns, FAILED_PAUSE_NS)
+        heapq.heappush(self._heap, (end_ns + pause_ns, tick.user, turn + 1))
 
     def waiting(self, now_ns: int) -> int:
         del now_ns

@@ -47,6 +47,7 @@ class LoadJob:
     use_stamps: bool
     keep_text: bool
     spool_path: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     retry: Retry | None = None
     cancel_after_ns: int | None = None
     cancel_after_chunks: int | None = None

@@ -21,8 +21,10 @@ from tfbench.load.wire import Wire
 from tfbench.manifest import retry_delay_s
 
 _mono = time.monotonic_ns
-SHORT_POLL_S = 0.001
-"""Polls stay this short while answers are awaited, which bounds how far back blur reaches."""
+_SHORT_POLL_NS = 800_000
+"""Polls stay this short while answers are awaited, which bounds how far back blur reaches. A poll's own timeout comes
+in whole milliseconds, so the timer ends it; where there's no timer, polls are that long."""
+_SHORT_POLL_S = 0.001
 _LONG_POLL_S = 0.05
 _DENSE_PER_S = 3000
 """From this many events a second on, waking up for each costs more than the reading: they are taken in batches."""
@@ -138,7 +140,8 @@ class WorkerLoop:
             self._freed(call.end_ns)
         due_ns = self._retry_due_ns(call)
         if due_ns is None or self._retries is None:
-            self._feeder.ended(call.tick, call.end_ns)
+            failed = call.ending not in (Ending.COMPLETE, Ending.LINGERED) or not 200 <= call.status < 300
+            self._feeder.ended(call.tick, call.end_ns, failed=failed)
         else:
             self._spool.append("planned", tuple(self._retries.again(call.tick, due_ns)))
 
@@ -210,9 +213,12 @@ class WorkerLoop:
         while not self._stopping:
             due = feeder.next_due_ns()
             now = _mono()
-            if due is not None and due > now and due != self._armed_ns:
-                timer.arm(due)
-                self._armed_ns = due
+            wake = due
+            if self._in_flight and not self._dense:
+                wake = now + _SHORT_POLL_NS if due is None else min(due, now + _SHORT_POLL_NS)
+            if wake is not None and wake > now and wake != self._armed_ns:
+                timer.arm(wake)
+                self._armed_ns = wake
             if self._dense:
                 rest = min(batch_end, due if due is not None else batch_end) - now
                 if rest > 0:
@@ -265,7 +271,7 @@ class WorkerLoop:
     def _timeout(self, due: int | None, now: int) -> float:
         if due is not None and due <= now:
             return 0.0
-        limit = SHORT_POLL_S if self._in_flight else _LONG_POLL_S
+        limit = _SHORT_POLL_S if self._in_flight else _LONG_POLL_S
         if self._timer.fd < 0 and due is not None:
             return min(limit, (due - now) / 1e9)
         return limit

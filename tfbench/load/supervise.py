@@ -100,12 +100,13 @@ def run_load(
     *,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_start: Callable[[list[int]], None] = lambda _: None,
+    stop: Callable[[], int] = lambda: 0,
 ) -> LoadEnd:
     """Run one load over its workers; returns when all ended.
 
     `on_progress` gets summed counts about four times a second, `on_start` the workers' process ids.
-    Ctrl-C stops the load and is reported as `interrupted`; a second one kills the workers. Raises
-    StorageError when a worker couldn't write its facts.
+    `stop` is asked as often: 1 stops the load, which is reported as `interrupted`; 2 or more kills
+    the workers. Raises StorageError when a worker couldn't write its facts.
     """
     running = [_spawn(job) for job in jobs]
     selector = selectors.DefaultSelector()
@@ -113,7 +114,7 @@ def run_load(
         for one in running:
             assert one.process.stdout is not None
             selector.register(one.process.stdout, selectors.EVENT_READ, one)
-        start_ns, interrupted = _conduct(running, selector, on_progress, on_start)
+        start_ns, interrupted = _conduct(running, selector, on_progress, on_start, stop)
     finally:
         selector.close()
         for one in running:
@@ -148,47 +149,45 @@ def _conduct(
     selector: selectors.BaseSelector,
     on_progress: Callable[[Progress], None],
     on_start: Callable[[list[int]], None],
+    stop: Callable[[], int],
 ) -> tuple[int, bool]:
     start_ns = 0
-    interrupted = False
-    ending = False
+    interrupted = ending = False
     deadline_ns: int | None = None
     open_count = len(running)
     while open_count:
-        try:
-            for key, _ in selector.select(timeout=0.25):
-                one: _Running = key.data
-                for line in one.lines():
-                    if "eof" in line:
-                        selector.unregister(key.fileobj)
-                        open_count -= 1
-                    _take(one, line)
-            if not start_ns and all(one.ready or one.process.poll() is not None for one in running):
-                start_ns = time.monotonic_ns() + _START_DELAY_NS
+        for key, _ in selector.select(timeout=0.25):
+            one: _Running = key.data
+            for line in one.lines():
+                if "eof" in line:
+                    selector.unregister(key.fileobj)
+                    open_count -= 1
+                _take(one, line)
+        presses = stop()
+        stopping = presses > 0 and not interrupted
+        interrupted = interrupted or stopping
+        if presses > 1 or (deadline_ns is not None and time.monotonic_ns() > deadline_ns):
+            break
+        if stopping:
+            deadline_ns = time.monotonic_ns() + int(_STOP_GRACE_S * 1e9)
+            _tell(running, b"stop\n")
+        if not start_ns and all(one.ready or one.gone for one in running):
+            start_ns = time.monotonic_ns() + _START_DELAY_NS
+            if not interrupted:
                 deadline_ns = start_ns + _longest_ns(running)
                 on_start([one.process.pid for one in running])
-                for one in running:
-                    one.write(b"go %d\n" % start_ns)
-            if start_ns:
-                on_progress(_sum(running))
-                if (
-                    len(running) > 1
-                    and not ending
-                    and all(one.measured or one.process.poll() is not None for one in running)
-                ):
-                    ending = True
-                    for one in running:
-                        one.write(b"end\n")
-            if deadline_ns is not None and time.monotonic_ns() > deadline_ns:
-                break
-        except KeyboardInterrupt:
-            if interrupted:
-                break
-            interrupted = True
-            deadline_ns = time.monotonic_ns() + int(_STOP_GRACE_S * 1e9)
-            for one in running:
-                one.write(b"stop\n")
-    return start_ns, interrupted
+                _tell(running, b"go %d\n" % start_ns)
+        if start_ns:
+            on_progress(_sum(running))
+            if len(running) > 1 and not ending and all(one.measured or one.gone for one in running):
+                ending = True
+                _tell(running, b"end\n")
+    return start_ns or time.monotonic_ns(), interrupted
+
+
+def _tell(running: list[_Running], command: bytes) -> None:
+    for one in running:
+        one.write(command)
 
 
 def _take(one: _Running, line: dict[str, Any]) -> None:

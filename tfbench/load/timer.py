@@ -4,7 +4,6 @@ import ctypes
 import errno
 import os
 import sys
-import time
 from typing import Protocol
 
 _TFD_TIMER_ABSTIME = 1
@@ -118,9 +117,3 @@ def open_alarm() -> Timer:
     """A timer that always has a descriptor; where the platform has none it wakes the poller until it's cleared."""
     timer = open_timer()
     return timer if timer.fd >= 0 else _Pipe()
-
-
-def sleep_until(mono_ns: int) -> None:
-    """Sleep to an absolute CLOCK_MONOTONIC time."""
-    while (left := mono_ns - time.monotonic_ns()) > 0:
-        time.sleep(left / 1e9)

@@ -97,6 +97,11 @@ class TlsLayer:
         self._unsent = memoryview(data)
 
     @property
+    def over(self) -> bool:
+        """Whether nothing more can come."""
+        return self.ended or self.failed is not None
+
+    @property
     def sending(self) -> bool:
         """Whether `ciphertext` has more to give."""
         return self._unsent is not None or self.outgoing.pending > 0

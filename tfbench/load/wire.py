@@ -69,8 +69,7 @@ class Wire:
             while left and self._preconnecting < _CONNECTING_AT_ONCE:
                 left -= 1
                 self._preconnecting += 1
-                refused = self._open(None)
-                if refused is not None:
+                if self._open(None) is not None:
                     self._preconnecting -= 1
             for fd, mask in self._poller.poll(min((deadline - now) / 1e9, 0.05)):
                 self.ready(fd, mask, 0, 0)
@@ -124,12 +123,11 @@ class Wire:
         if not size:
             self._end_of_file(connection, user_ns)
             return
+        kernel_ns = 0
         if ancillary:
             # Stamps are all that was asked for.
             seconds, nanoseconds = _unpack_timespec(ancillary[0][2])
             kernel_ns = seconds * 1_000_000_000 + nanoseconds
-        else:
-            kernel_ns = 0
         connection.drained = drained = size < READ_BYTES
         if connection.tls is not None:
             self._read_tls(connection, self._view[:size], user_ns, kernel_ns, lower_ns)
@@ -145,16 +143,15 @@ class Wire:
 
     def abort(self, call: Call, ending: Ending, error: str) -> None:
         """Let go of `call` now; its connection is closed."""
-        connection = call.connection
-        if isinstance(connection, Connection):
-            self._finish(connection, call, ending, error, _mono())
+        if call.connection is not None:
+            self._finish(call, ending, error, _mono())
 
     def close(self) -> None:
         """Close every connection; calls still in flight are cut."""
         for connection in list(self._by_fd.values()):
             call = connection.framing.call
             if call is not None:
-                self._finish(connection, call, Ending.CUT, "", _mono())
+                self._finish(call, Ending.CUT, "", _mono())
             else:
                 self._shut(connection)
 
@@ -346,51 +343,46 @@ class Wire:
     def _over(self, connection: Connection, call: Call, user_ns: int, kernel_ns: int) -> None:
         framing = connection.framing
         if not framing.complete:
-            self._finish(connection, call, Ending.BROKEN, framing.trouble, _mono())
+            self._finish(call, Ending.BROKEN, framing.trouble, _mono())
             return
         call.end_kernel_ns = kernel_ns
         if framing.keep_alive_s:
             # The server's own promise, less a margin for the way there.
             connection.idle_until_ns = user_ns + int(max(framing.keep_alive_s - 0.5, 0.0) * 1e9)
-        whole = not connection.sending
+        tls = connection.tls
+        whole = not connection.sending and (tls is None or not tls.over)
         keep = framing.keep_alive and whole
-        self._finish(connection, call, Ending.COMPLETE, "", user_ns, keep=keep, part=framing.promised_close and whole)
+        self._finish(call, Ending.COMPLETE, "", user_ns, keep=keep, part=framing.promised_close and whole)
 
     def _end_of_file(self, connection: Connection, user_ns: int) -> None:
         framing, tls = connection.framing, connection.tls
         call = framing.call
+        error = "connection closed by the server"
         if call is not None and call.status and framing.close_delimited and connection.opened:
             if tls is None or tls.ended:
-                self._finish(connection, call, Ending.COMPLETE, "", user_ns)
+                self._finish(call, Ending.COMPLETE, "", user_ns)
                 return
-            self._lost(connection, "connection closed without TLS close_notify: the answer may be cut short")
-            return
-        self._lost(connection, "connection closed by the server")
+            error += " without TLS close_notify: the answer may be cut short"
+        self._lost(connection, error)
 
     def _lost(self, connection: Connection, error: str) -> None:
         call = connection.framing.call
         if call is None:
             self._shut(connection)
         elif not connection.opened:
-            self._finish(connection, call, Ending.CONNECT, error, _mono())
+            self._finish(call, Ending.CONNECT, error, _mono())
         elif call.status:
-            self._finish(connection, call, Ending.BROKEN, error, _mono())
+            self._finish(call, Ending.BROKEN, error, _mono())
         else:
             if not call.new_connection and not call.first_ns:
                 error += " (it was kept alive, and may have been closing as the request came)"
-            self._finish(connection, call, Ending.LOST, error, _mono())
+            self._finish(call, Ending.LOST, error, _mono())
 
     def _finish(
-        self,
-        connection: Connection,
-        call: Call,
-        ending: Ending,
-        error: str,
-        end_ns: int,
-        *,
-        keep: bool = False,
-        part: bool = False,
+        self, call: Call, ending: Ending, error: str, end_ns: int, *, keep: bool = False, part: bool = False
     ) -> None:
+        connection = call.connection
+        assert isinstance(connection, Connection)
         connection.framing.call = None
         call.connection = None
         call.ending = ending

@@ -128,7 +128,11 @@ def main() -> int:
         for _ in range(64):
             maker.prepare()
         os.write(1, b'{"ready":true}\n')
-        start_ns = int(_read_line(0).split()[1])
+        command, *words = _read_line(0).split()
+        if command != b"go":
+            spool.close()
+            return 0
+        start_ns = int(words[0])
         feeders = make_feeders(job, start_ns)
         loop = WorkerLoop(
             job,

@@ -213,7 +213,10 @@ class Load(Table):
             seconds = self.warmup_s + self.count / rate + self.drain_s
             arrivals = rate * self.warmup_s + self.count
         if arrivals > MAX_ARRIVALS:
-            text = f"{rate:,.12g} req/s makes {arrivals:,.0f} scheduled arrivals, over the limit of {MAX_ARRIVALS:,}"
+            ramp = "" if self.ramp is None else f" moving to {self.ramp.to:,.12g}"
+            text = (
+                f"{rate:,.12g} req/s{ramp} makes {arrivals:,.0f} scheduled arrivals, over the limit of {MAX_ARRIVALS:,}"
+            )
             raise refusal(f"{text}; lower rates, duration_s or count", "rates")
         if seconds > MAX_RUN_S:
             text = f"{rate:,.12g} req/s makes a run of {seconds:,.0f} s, over the limit of {MAX_RUN_S:,.0f}"

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 from tfbench.core.kinds import Outcome
 from tfbench.manifest.base import Count, NonNegative, Positive, Table, Text, Whole, refusal
 from tfbench.manifest.dists import TAG
-from tfbench.manifest.limits import MAX_SAFE_INT, MAX_TOKENS, MAX_USERS
+from tfbench.manifest.limits import MAX_RUN_S, MAX_SAFE_INT, MAX_TOKENS, MAX_USERS
 from tfbench.manifest.load import Load
 from tfbench.manifest.secrets import clean_url, header_problem, secret_in_args
 from tfbench.manifest.workload import Workload
@@ -22,6 +22,10 @@ DEFAULT_EXCLUDED = (Outcome.CANCELLED,)
 
 _Texts = Annotated[tuple[Text, ...], Field(strict=False, max_length=10_000)]
 _Outcomes = Annotated[tuple[Annotated[Outcome, Field(strict=False)], ...], Field(strict=False)]
+_Wait = Annotated[Positive, Field(le=MAX_RUN_S)]
+# So that no price overflows, whatever its currency, and none vanishes in sums.
+MAX_HOURLY = 1e9
+MAX_RESOURCES = 1e6
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
@@ -89,10 +93,10 @@ class Topology(Table):
 class Timeouts(Table):
     """Limits of one attempt in seconds: connecting, sent to first byte, silence within a stream, the whole attempt."""
 
-    connect_s: Positive = Field(5.0, examples=["5"])
-    first_byte_s: Positive = Field(60.0, examples=["60"])
-    idle_s: Positive = Field(30.0, examples=["30"])
-    total_s: Positive = Field(600.0, examples=["600"])
+    connect_s: _Wait = Field(5.0, examples=["5"])
+    first_byte_s: _Wait = Field(60.0, examples=["60"])
+    idle_s: _Wait = Field(30.0, examples=["30"])
+    total_s: _Wait = Field(600.0, examples=["600"])
 
 
 def _check_url(value: str) -> str:
@@ -235,8 +239,8 @@ class Resource(Table):
     """One thing that is paid for while the system serves."""
 
     name: Text = Field(examples=['"H100"'])
-    hourly: NonNegative = Field(examples=["2.5"])
-    count: Positive = Field(1.0, examples=["1"])
+    hourly: Annotated[NonNegative, Field(le=MAX_HOURLY)] = Field(examples=["2.5"])
+    count: Annotated[Positive, Field(le=MAX_RESOURCES)] = Field(1.0, examples=["1"])
 
 
 class Cost(Table):

@@ -7,7 +7,7 @@ depends on the figure's `kind`:
 |---|---|---|
 | quantile | run_index, value | the `p`-quantile of value; +inf is a failure |
 | chunk_quantile | run_index, value (a list) | the `p`-quantile over the elements of all lists |
-| fraction | run_index, value (boolean), score (grows towards false) | the share of true |
+| fraction | run_index, value (boolean), score (latency ÷ limit; false above 1, +inf: failed) | the share of true |
 | rate | run_index, end_ns, value | sum of value ÷ window in seconds |
 | cost | run_index, end_ns, value | cost of the whole window × 1e6 ÷ sum of value |
 """
@@ -289,7 +289,7 @@ _OTHERS = (
         words="ok ÷ counted attempts scheduled in the window",
         source="tfbench: stands beside every cost",
         aliases={"genai-bench": "1 − error_rate"},
-        sql="SELECT run_index, ok AS value, coalesce(e2e_or_inf_ms, 0) AS score FROM attempt_facts WHERE counted",
+        sql="SELECT run_index, ok AS value, fail_strain AS score FROM attempt_facts WHERE counted",
         kind="fraction",
     ),
     FigureDef(

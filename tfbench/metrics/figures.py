@@ -20,6 +20,7 @@ from tfbench.stats.ratio import RatioRun
 _SECONDS_PER_HOUR = 3600
 _PER_MILLION = 1e6
 _NO_RESOURCES = "no [cost] resources in the manifest"
+_FREE = "the [cost] resources cost nothing"
 _NO_WINDOW = "the run has no window"
 _NO_RUN = "no complete run"
 _READERS: Mapping[str, Callable[[Facts, str], Sequence[Any]]] = {
@@ -127,8 +128,9 @@ def _ratio(
     samples: Sequence[Events],
     level: float,
 ) -> Interval:
-    if figure.kind == "cost" and facts.cost_per_hour is None:
-        return _nothing(_NO_RESOURCES, level)
+    unpriced = _unpriced(figure, facts)
+    if unpriced is not None:
+        return _nothing(unpriced, level)
     size = _event_size(figure, drawn, runs)
     pairs = [
         _ratio_run(figure, run.start_ns, run.end_ns, events, size)
@@ -158,6 +160,18 @@ def _event_size(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> f
     return float(values.mean()) if values.size and values.any() else None
 
 
+def _unpriced(figure: FigureDef, facts: Facts) -> str | None:
+    """Why there is no price to divide; None where there is one, or the figure takes none."""
+    if figure.kind != "cost":
+        return None
+    if facts.cost_per_hour is None:
+        return _NO_RESOURCES
+    scale = _scale(figure, facts)
+    if scale <= 0.0:
+        return _FREE
+    return None if math.isfinite(scale) else "the [cost] resources' price is beyond what a number can hold"
+
+
 def _scale(figure: FigureDef, facts: Facts) -> float:
     if figure.kind == "cost" and facts.cost_per_hour is not None:
         return facts.cost_per_hour / _SECONDS_PER_HOUR * _PER_MILLION
@@ -184,8 +198,9 @@ def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) ->
 
 def _run_ratio(figure: FigureDef, facts: Facts, run: RunWindow, events: Events) -> tuple[float | None, int, str | None]:
     n = int(events.value.size)
-    if figure.kind == "cost" and facts.cost_per_hour is None:
-        return None, n, _NO_RESOURCES
+    unpriced = _unpriced(figure, facts)
+    if unpriced is not None:
+        return None, n, unpriced
     if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
         return None, n, _NO_WINDOW
     if events.unknown:

@@ -27,7 +27,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Flags:
-    """Which of a run's attempts are so: value bool [n], and score float64 [n], which grows towards not."""
+    """Which of a run's attempts are so: value bool [n]; score float64 [n], latency ÷ limit, above 1 where they aren't."""
 
     value: BoolArray
     score: FloatArray

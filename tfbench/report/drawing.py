@@ -14,6 +14,7 @@ Spec = dict[str, Any]
 HEIGHT = 330
 DASHES = ("solid", "dash", "dot", "dashdot")
 LOG_SPAN = 30.0
+LOG_MOST = 1e12
 LOG_STEPS = ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), tuple(n / 10 for n in range(10, 100, 2)))
 
 
@@ -50,12 +51,7 @@ def log_axis(low: float, high: float) -> Spec:
     """A logarithmic axis with ticks at round numbers, three or more where there are as many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
-    for steps in (
-        (1.0,),
-        (1.0, 2.0, 5.0),
-        (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0),
-        tuple(n / 10 for n in range(10, 100, 2)),
-    ):
+    for steps in LOG_STEPS:
         ticks = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
         if len(ticks) >= 3:
             break
@@ -78,7 +74,7 @@ def y_scale(figures: Sequence[Figure], extra: Sequence[float] = ()) -> Scale:
         return Scale(0.0, 1.0, False)
     positive = [x for x in values if x > 0]
     if positive and top / min(positive) > LOG_SPAN and min(values) > 0:
-        return Scale(min(positive) / 1.6, top * 1.8, True)
+        return Scale(max(min(positive) / 1.6, top / LOG_MOST), top * 1.8, True)
     return Scale(0.0, top * 1.14, False)
 
 

@@ -8,6 +8,8 @@ from tfbench.report.model import Figure, LoadPoint
 
 NOTHING = "–"
 UNSETTLED = "?"
+PERCENT_FLOOR = 0.01
+"""Per cents under this are told as such, beside larger ones: a bound of 1e-08 % is as good as none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ def decimals_for(numbers: Iterable[float], digits: int = 3) -> int:
 
 def _texter(known: Sequence[float], digits: int = 3, percent: bool = False) -> Callable[[float], str]:
     """Formats every number of one figure alike; very large and very small ones get an exponent."""
+    floor = PERCENT_FLOOR if percent and max(known, default=0.0) >= PERCENT_FLOOR else 0.0
+    known = [x for x in known if not 0 < x < floor]
     small = any(x != 0 and abs(x) < 1e-4 for x in known)
     # 100 % is exact or a bound's neighbour; its bound wants more than whole per cents.
     decimals = max(decimals_for(known, digits), int(percent))
@@ -55,6 +59,8 @@ def _texter(known: Sequence[float], digits: int = 3, percent: bool = False) -> C
     def text(x: float) -> str:
         if x == 0 or (percent and x == 100):
             return f"{x:.0f}"
+        if 0 < x < floor:
+            return f"< {floor:g}"
         if small or abs(x) >= 1e9:
             return f"{x:.{digits}g}"
         return f"{x:,.{0 if x in large and apart else decimals}f}"
@@ -88,7 +94,8 @@ def _bound(lo: float | None, hi: float | None, text: Callable[[float], str], com
     if lo is not None and hi is not None:
         return f"[{text(lo)}{comma}{text(hi)}]"
     if lo is not None:
-        return f"≥ {text(lo)}"
+        least = text(lo)
+        return "≥ 0" if least.startswith("<") else f"≥ {least}"
     return "" if hi is None else f"≤ {text(hi)}"
 
 

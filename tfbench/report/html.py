@@ -19,7 +19,7 @@ from tfbench.report.model import Definition, Figure, ReportData
 from tfbench.report.overview import columns, headline, marks_notes, method_notes, standing_notes, state, unfit_notes
 from tfbench.report.sections import best, sections, slo_words
 from tfbench.report.share_drawings import outcome_table, share
-from tfbench.report.theme import DARK, LIGHT
+from tfbench.report.theme import THEMES
 from tfbench.report.validity import signal_table
 
 HINTS = (
@@ -57,7 +57,7 @@ def html_report(data: ReportData) -> str:
         style=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704
         plotly=Markup(plotly),  # noqa: S704
         page_script=Markup(page_script),  # noqa: S704
-        drawings_json=Markup(script_json({"drawings": specs, "themes": {"light": LIGHT, "dark": DARK}})),  # noqa: S704
+        drawings_json=Markup(script_json({"drawings": specs, "themes": THEMES})),  # noqa: S704
         data=data,
         study=data.study,
         sections=parts,

@@ -71,12 +71,6 @@ def _some(word: str, count: int, total: int) -> str:
     return word if count == total else f"{count}/{total} {word}"
 
 
-def summary_figures(data: ReportData) -> list[Figure]:
-    """Every figure the summary shows."""
-    wanted = [column.figure for column in columns(data)]
-    return [f for load in data.loads for name in wanted if (f := data.figure(load, name)) is not None]
-
-
 def marks_notes(data: ReportData) -> list[tuple[str, tuple[str, ...]]]:
     """(meaning, reasons) of every mark that is in the summary; a reason starts with the figures it is about."""
     heads = {column.figure: column.head for column in columns(data)}
@@ -137,7 +131,7 @@ def unfit_notes(data: ReportData) -> list[tuple[bool, str]]:
 
 
 def standing_notes(data: ReportData) -> list[str]:
-    """What holds for the whole study: quality, simulation, imports, unfinished runs, vacuous SLO terms."""
+    """What holds for the whole study: quality, simulation, imports, unfinished runs, vacuous and unknown SLO terms."""
     notes = []
     if not data.study.judged:
         notes.append("quality not judged")
@@ -156,6 +150,10 @@ def standing_notes(data: ReportData) -> list[str]:
             notes.append(f"{load.label}: {status} of {len(data.runs_at(load))} runs")
     for words, counted in (
         ("met an SLO term vacuously (one output token or chunk, or unknown)", {c.load: c.vacuous for c in data.counts}),
+        (
+            "ok, but not good because the tokens or chunks of an SLO term are unknown",
+            {c.load: c.term_unknown for c in data.counts},
+        ),
         ("ok, with unknown output tokens", {c.load: c.tokens_unknown for c in data.counts}),
         ("excluded by the manifest's accounting", {c.load: c.excluded for c in data.counts}),
     ):
@@ -168,14 +166,22 @@ def standing_notes(data: ReportData) -> list[str]:
 
 
 def headline(data: ReportData) -> str:
-    """One line: how many runs are valid, how many load points stable."""
+    """One line: how many runs are valid, how many of the load points judged for it are stable."""
     valid = sum((run.validity or "").lower() == "valid" for run in data.runs)
     invalid = sum(run.invalid for run in data.runs)
     states = [state(data, load) for load in data.loads]
     parts = [f"{valid} of {len(data.runs)} runs VALID"]
     if invalid:
         parts.append(f"{invalid} INVALID")
-    parts.append(f"{sum(s.steady is True for s in states)} of {len(states)} load points stable")
+    calm = [one for one in states if one.stability != NOTHING]
+    if calm:
+        parts.append(f"{sum(one.steady is True for one in calm)} of {_points(len(calm), len(states))} stable")
+    elif data.runs:
+        parts.append("stability not judged")
     ks = [len(data.runs_at(load)) for load in data.loads]
     parts.append(f"K = {span(ks)}")
     return ", ".join(parts)
+
+
+def _points(judged: int, every: int) -> str:
+    return f"{judged} load points" if judged == every else f"{judged} load points judged for it"

@@ -45,9 +45,8 @@ def cdf_drawing(
         notes.append(f"Never came (mass at infinity, the curve stops below 1): {', '.join(never)}.")
     if any(cdf.x[0] < FLOOR_MS for cdf in drawn):
         notes.append("Values under 0.001 ms are drawn at 0.001 ms.")
-    low = max(FLOOR_MS, min(cdf.x[0] for cdf in drawn))
-    high = max(cdf.x[-1] for cdf in drawn)
-    low, high = low / 1.3, high * 1.6
+    low = max(FLOOR_MS, min(cdf.x[0] for cdf in drawn)) / 1.3
+    high = max(FLOOR_MS, *(cdf.x[-1] for cdf in drawn)) * 1.6
     traces: list[Spec] = []
     order = {load: index for index, load in enumerate(data.loads)}
     for cdf in sorted(drawn, key=lambda cdf: cdf.load.order):

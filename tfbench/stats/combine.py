@@ -1,10 +1,10 @@
 """One figure from the runs of one load point and arm; how, depends on the number of repeats K.
 
-| K | quantile, ratio, value | fraction |
+| K | quantile, ratio | fraction |
 |---|---|---|
 | >= 5 | t on log of the runs' figures | Clopper-Pearson on n_eff, capped by the scatter between runs |
 | 3, 4 | the same, labelled few | the same, labelled few |
-| 1, 2 | approximate: ranks with n_eff; time blocks; no bounds for values | approximate: Clopper-Pearson on n_eff |
+| 1, 2 | approximate: ranks with n_eff; time blocks | approximate: Clopper-Pearson on n_eff |
 
 A quantile that isn't settled (some run's n_eff * min(p, 1 - p) < 10) keeps only its near bound, the lower one from P50
 up: short runs see too little of the tail, and their sample quantiles lie too low together (measured: 61 % coverage for
@@ -84,9 +84,9 @@ def combine_fraction(
 
     Args:
         runs: one bool array [n] per run, in order of scheduled time.
-        score: per run a float64 array [n] that grows towards bad, +inf allowed, no NaN: for the good fraction the
-            largest ratio of a latency to its SLO limit, +inf where the attempt failed; without an SLO the E2E. Near
-            0 or 1 it tells how bad attempts would cluster; without it such intervals are several times as wide.
+        score: per run a float64 array [n], no NaN: the largest ratio of a latency to its limit, so bad above 1; +inf
+            where the attempt failed. Near 0 or 1 it tells how bad attempts would cluster and how far off they are;
+            without it such intervals are several times as wide.
 
     All False gives value 0, lo None and an upper bound; all True gives value 1, hi None and a lower bound.
     """
@@ -148,41 +148,6 @@ def combine_ratio(runs: Sequence[RatioRun], *, scale: float = 1.0, level: float 
         k=k,
         settled=min(events) >= SETTLED_EVENTS,
         reasons=[*notes, *spread.reasons, *few_events_reason(events)],
-    )
-
-
-def combine_values(values: Sequence[float], *, n: int, level: float = 0.95) -> Interval:
-    """Any other figure of which each run gives only one number: t on log; K <= 2 gives a value without bounds.
-
-    Args:
-        values: one per run, +inf allowed, no NaN.
-        n: observations behind them in all.
-
-    Settled means K >= 5 here: nothing else is known.
-    """
-    check_level(level)
-    figures = np.asarray(values, dtype=np.float64)
-    _check_values([figures])
-    k = len(figures)
-    if k == 0:
-        return _nothing(level, [])
-    if k < 3:
-        single = math.inf if np.isinf(figures).any() else _mean(figures)
-        why = "the figure is infinite" if math.isinf(single) else f"{k} of the 3 runs that bounds take"
-        return interval(
-            single, None, None, level=level, method=f"mean of runs (K={k})", n=n, k=k, settled=False, reasons=(why,)
-        )
-    spread = over_runs(figures.tolist(), level=level)
-    return interval(
-        spread.value,
-        spread.lo,
-        spread.hi,
-        level=level,
-        method=t_method(spread.name, k),
-        n=n,
-        k=k,
-        settled=k >= 5 and math.isfinite(spread.value),
-        reasons=spread.reasons,
     )
 
 
@@ -250,11 +215,6 @@ def _inverse(ratios: Sequence[float], *, level: float) -> Spread:
 
 def _over(x: float) -> float:
     return 1.0 / x if x > 0.0 else math.inf
-
-
-def _mean(figures: FloatArray) -> float:
-    """Geometric where logs exist, as in `over_runs`; else arithmetic."""
-    return float(np.exp(np.log(figures).mean())) if (figures > 0.0).all() else float(figures.mean())
 
 
 def _check_values(values: Sequence[FloatArray]) -> None:

@@ -11,8 +11,10 @@ from tfbench.stats.quantile import sample_quantile
 
 # Fewer effective attempts than this on the rarer side can't tell how they cluster; near misses then help.
 FEW = 10.0
-# Near misses are the attempts beyond this quantile of the score.
-NEAR = 0.9
+# Near misses are this share of the attempts, those whose score lies furthest towards the rarer side.
+NEAR = 0.1
+# A limit this many times as far from the median as the last attempt short of it is clear of the near misses.
+CLEAR = 2.0
 
 
 def clopper_pearson(hits: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
@@ -39,43 +41,34 @@ def pooled_fraction(
 
     Args:
         good: one bool array [n] per run, n >= 1, in schedule order.
-        score: one float64 array [n] per run that grows towards bad (e.g. latency over its limit), +inf allowed; or
-            None.
+        score: one float64 array [n] per run, latency over its limit: bad above 1, +inf for a failure; or None.
 
     n_eff comes from the indicator's correlation time. It is deflated for being estimated, with as many degrees of
-    freedom as the rarer side has effective attempts, plus one. Where there are fewer than 10 of them, how bad attempts
-    cluster can't be read from them; then the 10 % of attempts with the highest score stand in. From K = 3 on, the
-    scatter between runs caps n_eff (Korn & Graubard 1998: p (1 - p) / var times (z / t_{K-1})^2), which also holds
-    where restarts differ. Measured on M/M/1 queues at load 0.5 and 0.8 with K = 5, it covers 94 to 100 % with a score
-    and 90 to 100 % without. Tried and left: t on logit (no answer at 0 and 1, 76 % with 10 short runs near 1) and
-    plain n_eff (down to 16 %).
+    freedom as the rarer side has effective attempts, plus one. Where there are fewer than 10 of them, how they cluster
+    can't be read from them; `_few` then asks the score. From K = 3 on, the scatter between runs caps n_eff (Korn &
+    Graubard 1998: p (1 - p) / var times (z / t_{K-1})^2), which also holds where restarts differ. MEASURED_HERE
+    Tried and left: t on logit (no answer at 0 and 1, 76 % with 10 short runs near 1) and plain n_eff (down to 16 %).
 
-    At 0 and 1 the interval is one-sided.
+    At 0 and 1 the interval is one-sided. `n_eff` of the result is what the bounds were made with.
     """
     k = len(good)
     n = sum(len(one) for one in good)
     hits = sum(int(one.sum()) for one in good)
     share = hits / n
-    n_eff = worth_together(good, None).n_eff
-    rarer = n_eff * min(share, 1.0 - share)
-    df = rarer + 1.0
+    seen = worth_together(good, None).n_eff
+    rarer = seen * min(share, 1.0 - share)
     if score is not None and rarer < FEW:
-        edge = sample_quantile(np.concatenate(list(score)), NEAR)
-        short = [one < edge for one in score]
-        beyond = 1.0 - sum(int(one.sum()) for one in short) / n
-        if beyond < 1.0:
-            near = worth_together(short, None).n_eff
-            n_eff = min(n_eff, near)
-            df = max(rarer, min(beyond, 1.0 - beyond) * near) + 1.0
-    worth = deflate(n_eff, df, level)
+        worth = _few(good, score, share, seen, rarer, level)
+    else:
+        worth = deflate(seen, rarer + 1.0, level)
     if k >= 3:
         worth = min(worth, _between_runs(good, share, level))
     worth = max(worth, 1.0)
     low, high = clopper_pearson(min(worth, worth * share), worth, level=level)
 
     notes = list(reasons)
-    if n_eff / k < FEW:
-        notes.append(f"not settled: a run is worth {n_eff / k:.0f} independent attempts, a fraction takes {FEW:g}")
+    if worth / k < FEW:
+        notes.append(f"not settled: a run is worth {worth / k:.2g} independent attempts, a fraction takes {FEW:g}")
     lo: float | None = low
     hi: float | None = high
     if hits == 0:
@@ -93,11 +86,55 @@ def pooled_fraction(
         level=level,
         method=method,
         n=n,
-        n_eff=n_eff,
+        n_eff=worth,
         k=k,
-        settled=n_eff / k >= FEW,
+        settled=worth / k >= FEW,
         reasons=notes,
     )
+
+
+def _few(
+    good: Sequence[BoolArray], score: Sequence[FloatArray], share: float, seen: float, rarer: float, level: float
+) -> float:
+    """The deflated n_eff where the rarer side has too few attempts to tell how they cluster.
+
+    The tenth of the attempts nearest to the rarer side stand in for it: theirs is the correlation time it would have,
+    were the limit there. The limit lies further out, `_margin` times as far from the median as the last attempt short
+    of it; a tail that falls at least in proportion to that distance (an exponential or any other of finite mean does)
+    leaves as much less to it. So n_eff grows by the margin beyond CLEAR (for what so few attempts say of it), up to
+    what the indicator itself allows: all n where it shows no clusters. Attempts that all have one score are infinitely
+    far, and failures unlike anything the latencies show are taken to strike singly.
+    """
+    n = sum(len(one) for one in good)
+    flat = np.concatenate(list(score))
+    upper = share >= 0.5
+    side = flat if upper else -flat
+    edge = sample_quantile(side, 1.0 - NEAR)
+    near = [(one if upper else -one) < edge for one in score]
+    beyond = 1.0 - sum(int(one.sum()) for one in near) / n
+    n_eff, df = seen, rarer + 1.0
+    if beyond < 1.0:
+        stands_in = worth_together(near, None).n_eff
+        n_eff = min(n_eff, stands_in)
+        df = max(rarer, min(beyond, 1.0 - beyond) * stands_in) + 1.0
+    worth = deflate(n_eff, df, level)
+    clear = _margin(flat, np.concatenate(list(good)), upper=upper) / CLEAR
+    if clear <= 1.0 or min(share, 1.0 - share) >= NEAR:
+        return worth
+    # Of the correlation time n / seen the excess over 1 is what few clusters leave uncertain.
+    most = n / (1.0 + (n / seen - 1.0) / deflate(1.0, rarer + 1.0, level))
+    return max(worth, min(most, worth * clear))
+
+
+def _margin(score: FloatArray, good: BoolArray, *, upper: bool) -> float:
+    """How many times further from the median score the limit 1 lies than the last attempt short of it; at least 1."""
+    median = float(sample_quantile(score, 0.5))
+    last = float(score[good].max()) if upper else float(score[~good].min())
+    if last == median:
+        return float("inf")
+    if not np.isfinite(median) or not np.isfinite(last):
+        return 1.0
+    return max(1.0, (1.0 - median) / (last - median))
 
 
 def _between_runs(good: Sequence[BoolArray], share: float, level: float) -> float:

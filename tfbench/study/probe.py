@@ -1,17 +1,23 @@
 """Before any load: is the endpoint what the manifest says? What is found goes to `runs.observed`."""
 
+import queue
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import httpx
 import orjson
 
 from tfbench.core.errors import EndpointError
 from tfbench.core.kinds import Outcome, Phase, Role
+from tfbench.load.target import control_url, unix_path
 from tfbench.protocol import DIALECTS, SseParser, error_message
 
 _PROBE_TOKENS = 2
+_MOST_BYTES = 4 << 20
+T = TypeVar("T")
 _ID_HEADER = "x-request-id"
 
 
@@ -27,9 +33,53 @@ def _say(url: str, trouble: str, mend: str) -> EndpointError:
     return EndpointError(f"{url}: {trouble}; {mend}")
 
 
-def _get_json(client: httpx.Client, url: str) -> Any:
+@dataclass(frozen=True)
+class Answer:
+    """A response as far as it was read."""
+
+    status_code: int
+    headers: httpx.Headers
+    content: bytes
+
+
+def _within(total_s: float, ask: Callable[[], T]) -> T:
+    """What `ask` gives or raises; TimeoutError when it takes longer. A server that drips bytes can hold any read up."""
+    results: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue()
+
+    def run() -> None:
+        try:
+            results.put((ask(), None))
+        except (httpx.HTTPError, EndpointError, OSError) as error:
+            results.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
     try:
-        response = client.get(url)
+        value, error = results.get(timeout=total_s)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return cast(T, value)
+
+
+def _post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) -> Answer:
+    """Send a request and read its answer up to its end, its end mark, or silence after a beginning."""
+    content = b""
+    with client.stream("POST", url, content=body, headers=headers) as response:
+        try:
+            for part in response.iter_raw():
+                content += part
+                if content.rstrip().endswith(b"[DONE]") or len(content) > _MOST_BYTES:
+                    break
+        except httpx.ReadTimeout:
+            if not content:
+                raise
+        return Answer(response.status_code, response.headers, content)
+
+
+def _get_json(client: httpx.Client, url: str, headers: dict[str, str]) -> Any:
+    try:
+        response = client.get(url, headers=headers)
     except httpx.HTTPError:
         return None
     if response.status_code != 200:
@@ -55,12 +105,12 @@ def _shown(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
 
 
-def _looks_like_html(response: httpx.Response) -> bool:
+def _looks_like_html(response: Answer) -> bool:
     kind = response.headers.get("content-type", "").lower()
     return "html" in kind or response.content.lstrip()[:15].lower().startswith((b"<!doctype", b"<html"))
 
 
-def _check_status(url: str, response: httpx.Response, model: str, listed: list[str]) -> None:
+def _check_status(url: str, response: Answer, model: str, listed: list[str]) -> None:
     status = response.status_code
     if 200 <= status < 300:
         return
@@ -95,11 +145,12 @@ def probe_endpoint(
     sampling: dict[str, Any],
     connect_s: float,
     timeout_s: float,
+    total_s: float,
 ) -> Probe:
     """Ask the endpoint for its models and send one tiny request of the manifest's own shape.
 
-    Raises EndpointError in one line: unreachable, HTML, refused, model lacking, an error to a request
-    that the load would repeat.
+    `connect_s` and `timeout_s` (between two reads) limit each step, `total_s` the whole. Raises EndpointError
+    in one line: unreachable, HTML, refused, model lacking, an error to a request that the load would repeat.
     """
     base = base_url.rstrip("/")
     speak = DIALECTS[dialect]
@@ -113,24 +164,27 @@ def probe_endpoint(
         sampling=sampling,
     )
     request_id = f"00000000-0000-8000-8000-{time.time_ns() & 0xFFFFFFFFFFFF:012x}"
-    limits = httpx.Timeout(timeout_s, connect=connect_s)
-    with httpx.Client(headers=headers, timeout=limits, trust_env=False) as client:
-        listed = _listed_models(_get_json(client, base + "/models"))
-        sent_ns = time.time_ns()
-        try:
-            response = client.post(
-                url,
-                content=body,
-                headers={"Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"},
-            )
-        except httpx.ConnectError as error:
-            raise _say(base, f"can't connect ({error})", "is the server running, and is endpoint.url right?") from error
-        except httpx.TimeoutException as error:
-            raise _say(
-                url, f"no answer to a probe within {timeout_s:g} s", "is the server still loading the model?"
-            ) from error
-        except httpx.HTTPError as error:
-            raise _say(url, f"a probe request failed ({error})", "does the server speak HTTP/1.1 there?") from error
+    send = {**headers, "Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"}
+    timeout = httpx.Timeout(timeout_s, connect=connect_s)
+    socket_path = unix_path(base)
+
+    def ask() -> tuple[list[str], int, Answer]:
+        transport = httpx.HTTPTransport(uds=socket_path) if socket_path else None
+        with httpx.Client(timeout=timeout, trust_env=False, transport=transport) as client:
+            listed = _listed_models(_get_json(client, control_url(base) + "/models", headers))
+            return listed, time.time_ns(), _post(client, control_url(url), body, send)
+
+    try:
+        listed, sent_ns, response = _within(total_s, ask)
+    except httpx.ConnectError as error:
+        raise _say(base, f"can't connect ({error})", "is the server running, and is endpoint.url right?") from error
+    except (httpx.TimeoutException, TimeoutError) as error:
+        waited = total_s if isinstance(error, TimeoutError) else timeout_s
+        raise _say(
+            url, f"no answer to a probe within {waited:g} s", "is the server still loading the model?"
+        ) from error
+    except httpx.HTTPError as error:
+        raise _say(url, f"a probe request failed ({error})", "does the server speak HTTP/1.1 there?") from error
     _check_status(url, response, model, listed)
     if _looks_like_html(response):
         raise _say(
@@ -142,7 +196,7 @@ def probe_endpoint(
     if found["error"] is not None:
         raise _say(url, f"a probe was answered with an error ({found['error']})", "try it by hand, then run again")
     answered_as = found["model"]
-    if listed and model not in listed and answered_as != model:
+    if listed and model not in listed:
         raise _say(
             url,
             f"the server lacks model {model!r} (it answered as {answered_as!r})",
@@ -186,13 +240,13 @@ def _attempt(request_id: str, sent_ns: int, end_ns: int, status: int, found: dic
     }
 
 
-def _echo(response: httpx.Response, request_id: str) -> str | None:
+def _echo(response: Answer, request_id: str) -> str | None:
     if response.headers.get(_ID_HEADER) == request_id:
         return "header"
     return "body" if request_id.encode() in response.content else None
 
 
-def _read_answer(response: httpx.Response, dialect: str) -> dict[str, Any]:
+def _read_answer(response: Answer, dialect: str) -> dict[str, Any]:
     speak = DIALECTS[dialect]
     if "text/event-stream" in response.headers.get("content-type", "") or response.content.startswith(b"data:"):
         decoder = speak.stream_decoder()

@@ -1,11 +1,13 @@
 """One run: plan its load, send it, close its bundle."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfbench.core.clocks import ClockBase
-from tfbench.core.kinds import Phase, RunStatus
+from tfbench.core.kinds import Outcome, Phase, RunStatus
 from tfbench.core.version import VERSION
 from tfbench.ledger.bundle import write_bundle
 from tfbench.load import stamps
@@ -32,18 +34,22 @@ class StudyContext:
     created_ns: int
     frozen: Frozen
     target: Target
-    headers: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
     observed: dict[str, Any]
     probe_attempt: dict[str, Any]
     host: dict[str, Any]
     bundles: Path
     use_stamps: bool
     workers: int = 1
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class RunDone:
-    """A closed bundle and what the judgement needs."""
+    """A closed bundle and what the judgement needs.
+
+    `outcomes` counts the measured attempts, `tried` all that ended by themselves; `first_error` is one's text.
+    """
 
     run_id: str
     bundle: Path
@@ -51,6 +57,8 @@ class RunDone:
     signals: dict[str, Any]
     notes: tuple[str, ...]
     outcomes: dict[str, int]
+    tried: dict[str, int]
+    first_error: str
 
 
 def _ns(seconds: float) -> int:
@@ -100,18 +108,19 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             cancel_after_chunks=None if cancel is None else cancel.after_chunks,
             connections=manifest.endpoint.connections,
             preconnect=manifest.endpoint.preconnect,
+            secrets=context.secrets,
             spool_path=str(context.bundles / f"{run_id}.spool-{worker}"),
         )
         for worker in range(workers)
     ]
 
 
-def run_one(context: StudyContext, plan: RunPlan, watcher: Watcher) -> RunDone:
-    """Execute `plan` and close its bundle; what a dead worker left is in it too."""
+def run_one(context: StudyContext, plan: RunPlan, watcher: Watcher, stop: Callable[[], int]) -> RunDone:
+    """Execute `plan` and close its bundle; what a dead worker left is in it too. `stop` as for `run_load`."""
     run_id = f"{context.study_id}-p{plan.point_index}r{plan.repeat}"
     jobs = make_jobs(context, plan, run_id)
     base = ClockBase.start()
-    end = run_load(jobs, on_progress=lambda counts: watcher.progress(plan, counts))
+    end = run_load(jobs, on_progress=lambda counts: watcher.progress(plan, counts), stop=stop)
     return close_run(context, plan, run_id, jobs, base, end)
 
 
@@ -163,18 +172,19 @@ def close_run(
         "origin": "measured",
     }
     tables = dict(assembled.tables)
-    if plan.order_index == 0:
+    if plan.order_index == 0 and context.probe_attempt:
         probe = {**context.probe_attempt, "run_id": run_id, "host": context.host.get("name")}
         tables["attempts"] = with_row(tables["attempts"], probe)
     bundle = write_bundle(context.bundles / run_id, manifest=context.frozen.document, run=run, tables=tables)
     for worker in end.workers:
         worker.spool_path.unlink(missing_ok=True)
-    outcomes: dict[str, int] = {}
     attempts = assembled.tables["attempts"]
-    for phase, outcome in zip(attempts["phase"].to_pylist(), attempts["outcome"].to_pylist(), strict=True):
-        if phase == Phase.MEASURE:
-            outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    return RunDone(run_id, bundle, status, signals, dead, outcomes)
+    pairs = list(zip(attempts["phase"].to_pylist(), attempts["outcome"].to_pylist(), strict=True))
+    outcomes = Counter(outcome for phase, outcome in pairs if phase == Phase.MEASURE)
+    # Retries and warm-up included: did anything at all get through?
+    tried = Counter(outcome for _, outcome in pairs if outcome not in (Outcome.UNSENT, Outcome.UNFINISHED))
+    error = next((text for text in attempts["error"].to_pylist() if text), "")
+    return RunDone(run_id, bundle, status, signals, dead, dict(outcomes), dict(tried), error)
 
 
 def _window(manifest: Manifest, assembled: Assembled, end: LoadEnd, base: ClockBase) -> tuple[int, int]:

@@ -32,6 +32,9 @@ class RunEnd:
 class Watcher(Protocol):
     """Told of a study's progress; must return quickly."""
 
+    def probing(self, url: str) -> None:
+        """The endpoint at `url` is being asked what it is."""
+
     def study_started(self, plan: StudyPlan) -> None:
         """Before the first run."""
 
@@ -47,6 +50,9 @@ class Watcher(Protocol):
 
 class Silent:
     """Watches nothing."""
+
+    def probing(self, url: str) -> None:
+        del url
 
     def study_started(self, plan: StudyPlan) -> None:
         del plan

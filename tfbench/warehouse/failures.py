@@ -45,6 +45,11 @@ def writing(path: Path) -> Iterator[None]:
         raise stored from error
 
 
+def is_locked(error: duckdb.Error) -> bool:
+    """Whether another process has the file open."""
+    return _LOCKED.search(str(error)) is not None
+
+
 def open_error(error: duckdb.Error, path: Path) -> WarehouseError | StorageError:
     """Why the warehouse at `path` can't be opened, and what to do."""
     text = str(error)

@@ -1,5 +1,6 @@
 """A warehouse file opened: ingest, studies, verdicts, queries."""
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,12 @@ import pandas as pd
 from tfbench.core.errors import StorageError, UsageError
 from tfbench.core.jsonio import dump_text
 from tfbench.ledger.bundle import read_bundle
-from tfbench.warehouse.failures import first_line, open_error, writing
+from tfbench.warehouse.failures import is_locked, open_error, writing
 from tfbench.warehouse.ingest import ingest_bundle
 from tfbench.warehouse.migrate import migrate
+from tfbench.warehouse.result import Rows, check_gives_rows, query_error, run_query
+
+LOCK_POLL_S = 0.2
 
 _VERDICT = "run_id, ruleset, kind, verdict, reasons"
 _STUDIES = """
@@ -35,18 +39,16 @@ class Warehouse:
     con: duckdb.DuckDBPyConnection
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+    def open(cls, path: Path, *, read_only: bool = False, wait_s: float = 0.0) -> Self:
         """Open the warehouse at `path`, made and brought to the newest version unless `read_only`.
 
-        Raises WarehouseError when it is locked by another process, from a newer version, not a
-        warehouse, or (read-only) missing; StorageError when it can't be written.
+        While another process has it open, tries again for `wait_s` seconds: a study writes after each
+        run, a report reads, and neither takes long. Raises WarehouseError when it stays locked, is from
+        a newer version, not a warehouse, or (read-only) missing; StorageError when it can't be written.
         """
         if not read_only:
             _make_folder(path)
-        try:
-            con = duckdb.connect(str(path), read_only=read_only)
-        except duckdb.Error as error:
-            raise open_error(error, path) from error
+        con = _connect(path, read_only, wait_s)
         try:
             migrate(con, path, read_only=read_only)
         except duckdb.Error as error:
@@ -123,12 +125,30 @@ class Warehouse:
         raise UsageError(f'no study {text!r} in {self.path}; the newest are {", ".join(ids[:5])} (or say "last")')
 
     def sql(self, query: str) -> pd.DataFrame:
-        """The rows of `query`. Raises UsageError for a query DuckDB refuses."""
+        """The rows of `query`. Raises UsageError for one that DuckDB refuses, is empty or gives no rows."""
         try:
             with writing(self.path):
+                check_gives_rows(self.con, query)
                 return self.con.execute(query).df()
         except duckdb.Error as error:
-            raise UsageError(f"query: {first_line(error)}") from error
+            raise query_error(error) from error
+
+    def rows(self, query: str) -> Rows:
+        """The rows of `query` in batches, so that they needn't fit into memory; errors as `sql`."""
+        with writing(self.path):
+            return run_query(self.con, query)
+
+
+def _connect(path: Path, read_only: bool, wait_s: float) -> duckdb.DuckDBPyConnection:
+    give_up = time.monotonic() + wait_s
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only)
+        except duckdb.Error as error:
+            left_s = give_up - time.monotonic()
+            if left_s <= 0 or not is_locked(error):
+                raise open_error(error, path) from error
+        time.sleep(min(LOCK_POLL_S, left_s))
 
 
 def _make_folder(path: Path) -> None:

@@ -99,7 +99,14 @@ terms AS (
         (tpot_limit_ms IS NOT NULL AND tpot_void) OR ((icl_limit_ms IS NOT NULL OR len(icl_terms) > 0) AND icl_void)
             AS term_void,
         coalesce(ttft_limit_ms, tpot_limit_ms, icl_limit_ms, e2e_limit_ms) IS NOT NULL OR len(icl_terms) > 0 AS has_slo,
-        coalesce(try_cast(quality->>'$.passed' AS BOOLEAN), NOT judged) AS quality_passed
+        coalesce(try_cast(quality->>'$.passed' AS BOOLEAN), NOT judged) AS quality_passed,
+        -- How near to a timeout, the one failure that latency leads to; +inf for what failed.
+        CASE WHEN outcome = 'ok' THEN coalesce(
+            greatest(
+                ttft_service_ms / first_byte_timeout_ms, icl_max_ms / idle_timeout_ms, e2e_service_ms / total_timeout_ms
+            ),
+            0
+        ) ELSE 'inf'::DOUBLE END AS fail_strain
     FROM voids
 )
 SELECT
@@ -129,8 +136,9 @@ SELECT
     ttft_met, tpot_met, icl_met, e2e_met, quality_passed,
     ok AND ttft_met AND tpot_met AND icl_met AND e2e_met AND quality_passed AS good,
     eligible AND phase = 'measure' AND ok AND term_void AS vacuous,
-    -- How near to bad: the largest ratio of a latency to its SLO limit, without an SLO the E2E; +inf for what isn't good
-    -- for another reason.
+    fail_strain,
+    -- How near to bad: the largest ratio of a latency to its SLO limit, without an SLO to its timeout; +inf for what
+    -- isn't good for another reason.
     CASE
         WHEN NOT (ok AND quality_passed) THEN 'inf'::DOUBLE
         WHEN NOT ttft_met AND ttft_ms IS NULL OR NOT tpot_met AND tpot_ms IS NULL
@@ -140,7 +148,7 @@ SELECT
                 ttft_ms / ttft_limit_ms, tpot_ms / tpot_limit_ms, icl_max_ms / icl_limit_ms, e2e_ms / e2e_limit_ms,
                 list_max(list_transform(icl_values, lambda v: v.ms / v.limit_ms))
             ),
-            CASE WHEN has_slo THEN 0 ELSE e2e_ms END,
+            CASE WHEN has_slo THEN 0 ELSE fail_strain END,
             0
         )
     END AS strain

@@ -26,6 +26,9 @@ SELECT
         list_filter(coalesce(json_keys(icl), []), lambda k: regexp_full_match(k, 'p[0-9]+([.][0-9]+)?')),
         lambda k: {'p': CAST(k[2:] AS DOUBLE) / 100, 'limit_ms': CAST(icl->>('$."' || k || '"') AS DOUBLE)}
     ) AS icl_terms,
+    1000 * coalesce(try_cast(manifest->>'$.endpoint.timeouts.first_byte_s' AS DOUBLE), 60) AS first_byte_timeout_ms,
+    1000 * coalesce(try_cast(manifest->>'$.endpoint.timeouts.idle_s' AS DOUBLE), 30) AS idle_timeout_ms,
+    1000 * coalesce(try_cast(manifest->>'$.endpoint.timeouts.total_s' AS DOUBLE), 600) AS total_timeout_ms,
     coalesce(manifest->>'$.quality.judge', 'none') <> 'none' AS judged,
     manifest->>'$.load.count' IS NOT NULL AS by_count,
     coalesce(manifest->>'$.cost.currency', 'USD') AS currency,
