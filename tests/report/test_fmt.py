@@ -42,6 +42,11 @@ def figure(value: float | None, lo: float | None, hi: float | None, **more: obje
         (figure(0.9812, 0.9711, 0.99999, unit="1"), "98.1 [97.1, 100.0]", ""),
         (figure(12.3, 11.9, 12.8, settled=False), "12.3? [11.9, 12.8]", "?"),
         (figure(12.3, 11.9, None, settled=False), "12.3? ≥ 11.9", "?"),
+        (figure(0.167, 1.08e-10, 0.99, unit="1", settled=False), "16.7? [< 0.01, 99.0]", "?"),
+        (figure(1e-6, 1e-9, 0.05, unit="1"), "< 0.01 [< 0.01, 5.00]", ""),
+        (figure(1.0, 1e-9, None, unit="1"), "100 ≥ 0", "≥"),
+        (figure(0.0, None, 3e-5, unit="1"), "0 ≤ 0.00300", "≤"),
+        (figure(2e-5, 1e-5, 4e-5, unit="1"), "0.00200 [0.00100, 0.00400]", ""),
         (figure(None, 91.2, None), "≥ 91.2", "≥"),
         (figure(None, None, 4.2), "≤ 4.20", "≤"),
         (figure(None, 1.0, 2.0), "[1.00, 2.00]", ""),
@@ -61,6 +66,18 @@ def test_an_interval_never_looks_like_no_width(value: float, below: float, above
     text = shown(figure(value, value * (1 - below), value * (1 + above)))
     low, high = text.interval.strip("[]").split(", ")
     assert low != high
+
+
+@given(
+    st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0)
+)
+def test_shares_never_need_an_exponent_beside_a_larger_one(
+    value: float, lo: float | None, hi: float | None
+) -> None:
+    line = shown(figure(value, lo, hi, unit="1")).line
+    if max(x for x in (value, lo, hi) if x is not None) >= 1e-4:
+        assert "e" not in line
+    assert "≥ <" not in line and "≤ <" not in line
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12))

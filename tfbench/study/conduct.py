@@ -159,7 +159,9 @@ def _keep(context: StudyContext, plan: RunPlan, done: RunDone, warehouse: Path) 
     with opened as store:
         store.ingest(done.bundle)
         verdicts: tuple[Verdict, ...] = (judge_validity(done.signals, status=done.status.value, notes=done.notes),)
-        if context.frozen.manifest.load.mode != Mode.CLOSED:
+        load = context.frozen.manifest.load
+        # A closed loop's backlog is its users; a ramp's grows with its rate.
+        if load.mode != Mode.CLOSED and load.ramp is None:
             verdicts += (judge_stability(store.con, done.run_id),)
         store.add_verdicts([verdict.row(done.run_id) for verdict in verdicts])
     return RunEnd(done.run_id, plan, done.status.value, done.outcomes, verdicts)

@@ -14,13 +14,14 @@ def _name(p: float) -> str:
 
 
 def expected_attempts(manifest: Manifest, load_value: float) -> int | None:
-    """Attempts a run of this load point is expected to measure; None in closed loop, where the system decides."""
+    """Attempts a run of this load point is expected to measure; None where the system or a trace decides."""
     load = manifest.load
     if load.count is not None:
         return load.count
-    if load.rates is None or load.duration_s is None or math.isinf(load_value):
+    if load.rates is None or load.duration_s is None or math.isinf(load_value) or load.process == "replay":
         return None
-    return int(load_value * load.duration_s)
+    rate = load_value if load.ramp is None else load.ramp.mean_rate(load_value)
+    return int(rate * load.duration_s)
 
 
 def sample_size_notes(manifest: Manifest, plans: Sequence[RunPlan]) -> tuple[str, ...]:
