@@ -95,6 +95,9 @@ bench-load: setup ## hold the load side against a server that knows the truth, s
 		cat out/bench/part.jsonl; cat out/bench/part.jsonl >> out/bench/load.jsonl; done; \
 	rm -f out/bench/part.jsonl; exit $$failed
 
+fuzz: dev ## play broken responses to the wire and the decoder for MINUTES (20)
+	@nice -n 19 $(PY) benchmarks/fuzz.py --minutes $(or $(MINUTES),20) --seed $(or $(SEED),0)
+
 # Versions move only here. The second file holds what tests and lint add to the first.
 UV = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --upgrade

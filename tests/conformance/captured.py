@@ -62,7 +62,9 @@ def captured_cases() -> Iterator[Case]:
     for name, facts in CASSETTES.items():
         yield _stream(name, captures.cassette(name), facts)
     name = "langchain__test_trace_propagation_stream_async_VLLMOpenAI"
-    yield with_body(name, captures.cassette(name), Expected("ok", "t" * 20, "." + SYSTEM * 2 + "\n", "length"), "openai_completions")
+    yield with_body(
+        name, captures.cassette(name), Expected("ok", "t" * 20, "." + SYSTEM * 2 + "\n", "length"), "openai_completions"
+    )
     name = "groq__test_chat_streaming_legacy"
     usage = (18, None, 73, None)
     yield with_body(name, captures.cassette(name), _with_text_of(name, "r" + "t" * 72 + "u", usage))

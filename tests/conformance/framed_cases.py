@@ -85,7 +85,9 @@ def _heads() -> Iterator[Case]:
     yield Case("NUL in a header", head(CHUNKED, "X-N: a\0b") + body, garbled)
     yield Case("space in a header's name", head(CHUNKED, "X N: 1") + body, garbled)
     yield Case("not HTTP", b"220 smtp.example ready\r\n", Expected("stream_error", raw=b"220 smtp", says=GARBLED))
-    yield Case("TLS alert", b"\x15\x03\x03\x00\x02\x02\x28", Expected("stream_error", raw=b"\x15\x03", says=GARBLED), end=CLOSE)
+    yield Case(
+        "TLS alert", b"\x15\x03\x03\x00\x02\x02\x28", Expected("stream_error", raw=b"\x15\x03", says=GARBLED), end=CLOSE
+    )
     yield Case("HTTP/2 preface", b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", Expected(
         "stream_error", raw=b"\x00\x00\x12", says=GARBLED), end=CLOSE)  # fmt: skip
 
@@ -103,7 +105,9 @@ def _lengths() -> Iterator[Case]:
         "ok", "tf", "a", "stop"), end=CLOSE)  # fmt: skip
     yield Case("length too long, left open", head("Content-Length: 9999") + SHORT, PLAIN)
     yield Case("bytes after the length", _length(SHORT) + b"more", PLAIN)
-    yield Case("another response after the end", _length(SHORT) + b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", PLAIN)
+    yield Case(
+        "another response after the end", _length(SHORT) + b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", PLAIN
+    )
     yield Case("bytes after the last chunk", TOP + framed(SHORT) + LAST + b"more", PLAIN)
 
 
@@ -132,7 +136,9 @@ def _cuts() -> Iterator[Case]:
     text = TOP + framed(delta("a"))
     lost = Expected("stream_error", "t", "a", raw=b"", says="closed")
     yield Case("closed between chunks", text, lost, end=CLOSE)
-    yield Case("closed inside a chunk", text + b"ff\r\ndata: {", Expected("stream_error", "t", "a", raw=b"data: {"), end=CLOSE)
+    yield Case(
+        "closed inside a chunk", text + b"ff\r\ndata: {", Expected("stream_error", "t", "a", raw=b"data: {"), end=CLOSE
+    )
     yield Case("reset between chunks", text, Expected("stream_error", "t", "a", raw=b"", says="reset"), end=RESET)
     yield Case("silence between chunks", text, Expected("timeout", "t", "a"))
     yield Case("closed after a finish", text + framed(STOP), Expected("ok", "tf", "a", "stop"), end=CLOSE)

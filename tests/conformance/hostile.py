@@ -65,9 +65,7 @@ def _deltas() -> Iterator[Case]:
     yield with_body("several tokens a chunk", many, Expected("ok", "ttfu", "a b c d e f g", "stop", (5, None, 7, None)))
     empty = ROLE + delta("a") + delta("") + delta("b") + delta("") + STOP + usage(4) + DONE
     yield with_body("empty deltas", empty, Expected("ok", "rtetefu", "ab", "stop", (5, None, 4, None)))
-    yield with_body(
-        "nothing but empty deltas", delta("") * 3 + STOP + DONE, Expected("ok", "eeef", finish="stop")
-    )
+    yield with_body("nothing but empty deltas", delta("") * 3 + STOP + DONE, Expected("ok", "eeef", finish="stop"))
     yield with_body("role alone", delta(role="assistant") + delta("a") + DONE, Expected("ok", "rt", "a"))
     yield with_body("role with text", delta("a", role="assistant") + DONE, PLAIN)
     yield with_body("role in every chunk", ROLE + delta("a", role="assistant") * 2 + DONE, Expected("ok", "rtt", "aa"))
@@ -82,9 +80,7 @@ def _deltas() -> Iterator[Case]:
     null = b"".join(chunk([{"index": 0, "delta": {"content": c}}], usage=None) for c in "ab") + usage(2) + DONE
     yield with_body("usage null until the last", null, Expected("ok", "ttu", "ab", None, GOOD_USAGE, (1, 1, None)))
     back = counted("a", 5) + counted("b", 2) + STOP + DONE
-    yield with_body(
-        "usage that shrinks", back, Expected("ok", "ttf", "ab", "stop", GOOD_USAGE, (5, None, None))
-    )
+    yield with_body("usage that shrinks", back, Expected("ok", "ttf", "ab", "stop", GOOD_USAGE, (5, None, None)))
     wrong = chunk([], usage={"prompt_tokens": -1, "completion_tokens": "7", "total_tokens": 1e9})
     yield with_body("usage of the wrong types", delta("a") + STOP + wrong + DONE, Expected("ok", "tfc", "a", "stop"))
     huge = chunk([], usage={"prompt_tokens": 2**31, "completion_tokens": 2**70})
@@ -114,9 +110,7 @@ def _choices() -> Iterator[Case]:
     yield with_body("two choices in one event", chunk(two) + DONE, Expected("ok", "t", "AB", "stop"))
     apart = [chunk([{"index": i, "delta": {"content": c}}]) for i, c in ((0, "a"), (1, "A"), (0, "b"))]
     ends = [chunk([{"index": i, "delta": {}, "finish_reason": r}]) for i, r in ((1, "length"), (0, "stop"))]
-    yield with_body(
-        "two choices in turns", b"".join(apart + ends) + DONE, Expected("ok", "tttff", "aAb", "stop")
-    )
+    yield with_body("two choices in turns", b"".join(apart + ends) + DONE, Expected("ok", "tttff", "aAb", "stop"))
     for key in REASONING_KEYS:
         value: Any = "hm"
         if key == "reasoning_details":
@@ -164,7 +158,9 @@ def _shapes() -> Iterator[Case]:
     yield with_body("two BOMs", b"\xef\xbb\xbf" * 2 + delta("z") + delta("a") + DONE, PLAIN)
     yield with_body("BOM further on", delta("a") + b"\xef\xbb\xbf" + delta("z") + DONE, PLAIN)
     yield with_body("NUL in a field name", b"da\0ta: x\n\n" + delta("a") + DONE, PLAIN)
-    yield with_body("a comment of 500 kB", b":" + b"x" * 500_000 + b"\n\n" + delta("a") + DONE, Expected("ok", "ct", "a"))
+    yield with_body(
+        "a comment of 500 kB", b":" + b"x" * 500_000 + b"\n\n" + delta("a") + DONE, Expected("ok", "ct", "a")
+    )
     yield with_body("a field of 500 kB", b"x" * 500_000 + b"\n\n" + delta("a") + DONE, PLAIN)
     yield with_body("end mark with spaces", delta("a") + b"data:   [DONE]  \n\n", PLAIN)
     yield with_body("end mark as JSON", delta("a") + b'data: "[DONE]"\n\n', PLAIN)
@@ -214,7 +210,9 @@ def _errors() -> Iterator[Case]:
     yield with_body("200 with HTML called a stream", page, Expected("stream_error", raw=page))
     yield with_body("binary", bytes(range(256)) * 4, Expected("stream_error", raw=bytes(range(14, 256))))
     for status, outcome in ((400, "http_error"), (429, "rejected"), (503, "rejected"), (500, "http_error")):
-        yield with_body(f"a stream with status {status}", sse(error), Expected(outcome, says="out of memory"), status=status)
+        yield with_body(
+            f"a stream with status {status}", sse(error), Expected(outcome, says="out of memory"), status=status
+        )
     for name, data in (("gzip", gzip.compress(GOOD, mtime=0)), ("deflate", zlib.compress(GOOD)), ("br", GOOD)):
         expected = Expected("stream_error", raw=data, says=name)
         yield with_body(f"{name} although refused", data, expected, content_encoding=name.encode())

@@ -148,9 +148,7 @@ class Loopback:
             self._pump(0.001)
             assert time.monotonic() < limit, "the wire waits for something that has come"
 
-    def play(
-        self, parts: Sequence[bytes], end: str, dialect: str = "openai_chat", *, settle_s: float = 0.02
-    ) -> Facts:
+    def play(self, parts: Sequence[bytes], end: str, dialect: str = "openai_chat", *, settle_s: float = 0.02) -> Facts:
         """Send one request, answer it as `receive` does, and decode."""
         return decode(self.receive(parts, end, settle_s=settle_s), dialect)
 
@@ -249,9 +247,7 @@ class InMemory:
             self._mock.ready(fd, mask, 0, self._polls)
         return bool(ready)
 
-    def play(
-        self, parts: Sequence[bytes], end: str, dialect: str = "openai_chat", *, settle_s: float = 0.02
-    ) -> Facts:
+    def play(self, parts: Sequence[bytes], end: str, dialect: str = "openai_chat", *, settle_s: float = 0.02) -> Facts:
         """As Loopback.play."""
         return decode(self.receive(parts, end, settle_s=settle_s), dialect)
 

@@ -299,3 +299,30 @@ def test_stop_marks_in_flight_unfinished_and_the_rest_unsent(tmp_path: Path) -> 
     rows = assemble("run", [job], end, facts, ClockBase.start(), "host").tables["attempts"].to_pylist()
     assert [row["outcome"] for row in rows] == ["unfinished", "unsent"]
     assert rows[0]["error"] == "interrupted"
+
+
+def test_a_connection_per_request(tmp_path: Path) -> None:
+    with serving(ok_script) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        result = put_through(make_job(url, tmp_path, schedule(0, 100, 200), connections="per_request"))
+    assert [row["new_connection"] for row in result.attempts] == [True] * 3
+    assert all(b"\r\nconnection: close\r\n" in request.lower() for request in server.requests)
+
+
+def test_connections_opened_before_the_run_spare_the_first_requests_theirs(tmp_path: Path) -> None:
+    with serving(ok_script) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        result = put_through(make_job(url, tmp_path, schedule(50, 50, 50), preconnect=3))
+    assert result.outcomes == ["ok"] * 3
+    assert [row["new_connection"] for row in result.attempts] == [False] * 3
+
+
+def test_a_connection_per_user(tmp_path: Path) -> None:
+    plan = closed_plan(2, 7, think_s=0.0, warmup_s=0, duration_s=None, drain_s=1, count=8)
+    with serving(slow) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        result = put_through(make_job(url, tmp_path, plan, mode="closed", count=8, connections="per_session"))
+    by_user: dict[str, set[int]] = {}
+    for row in result.attempts:
+        by_user.setdefault(row["session_id"], set()).add(row["connection_id"])
+    assert {len(ids) for ids in by_user.values()} == {1} and len(by_user) == 2

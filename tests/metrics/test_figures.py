@@ -173,6 +173,60 @@ def test_unknown_tokens_give_one_bound(con: duckdb.DuckDBPyConnection, add_run: 
     assert found["throughput_requests_per_s"]["value"] == 41
 
 
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [
+        ([("gpu", 0, 1)], "the [cost] resources cost nothing"),
+        ([("gpu", 0.0, 8), ("host", 0, 1)], "the [cost] resources cost nothing"),
+        ([("gpu", 5e-324, 1)], "the [cost] resources cost nothing"),
+        ([("gpu", 1e308, 1e308)], "the [cost] resources' price is beyond what a number can hold"),
+        ([("gpu", 1e308, 1), ("host", 1e308, 1)], "the [cost] resources' price is beyond what a number can hold"),
+        ([], "no [cost] resources in the manifest"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_price_that_is_none_gives_no_cost(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun, resources: list[tuple[str, float, float]], reason: str, k: int
+) -> None:
+    told = [dict(zip(("name", "hourly", "count"), one, strict=True)) for one in resources]
+    manifest = MANIFEST | {"cost": {"currency": "EUR", "resources": told}}
+    for repeat in range(k):
+        add_run(_answers(), run_id=f"run-{repeat}", repeat=repeat, manifest=manifest)
+    for found in (_figures(con)[COST], _run_figures(con, "run-0")[COST]):
+        assert (found["value"], found["reason"]) == (None, reason)
+    assert _figures(con)["goodput_requests_per_s"]["value"] == pytest.approx(40)
+
+
+@pytest.mark.parametrize("hourly", [1e-300, 1e-9, 1e15])
+def test_any_other_price_gives_one(con: duckdb.DuckDBPyConnection, add_run: AddRun, hourly: float) -> None:
+    cost = {"currency": "EUR", "resources": [{"name": "gpu", "hourly": hourly, "count": 1}]}
+    add_run(_answers(), manifest=MANIFEST | {"cost": cost})
+    found = _figures(con)[COST]
+    assert found["value"] == pytest.approx(hourly / 3600 * 1e6 / 120)
+    assert found["lo"] < found["value"] < found["hi"]
+
+
+@pytest.mark.parametrize("slo", [{"ttft_ms": 100_000}, {}], ids=["far limit", "no limit"])
+@pytest.mark.parametrize("name", ["good_fraction", "ok_fraction"])
+def test_a_share_far_from_its_limit_has_the_exact_bound(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun, slo: dict[str, Any], name: str
+) -> None:
+    for repeat in range(5):
+        add_run(_answers(repeat), run_id=f"run-{repeat}", repeat=repeat, manifest=MANIFEST | {"slo": slo})
+    found = _figures(con)[name]
+    assert (found["value"], found["hi"], found["settled"]) == (1, None, True)
+    assert found["lo"] == pytest.approx(0.025 ** (1 / 200))
+
+
+def test_a_dead_server_has_the_exact_bound(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([row(i, i * 50, outcome="timeout") for i in range(18)])
+    for name in ("good_fraction", "ok_fraction"):
+        found = _figures(con)[name]
+        assert (found["value"], found["lo"]) == (0, None)
+        assert found["hi"] == pytest.approx(1 - 0.025 ** (1 / 18))
+
+
 def test_failures_alone_do_not_make_an_unknown_tpot_infinite(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
     chunks = [(50, "text", None), (60, "text", None)]
     add_run([row(1, 0, chunks), row(2, 100, outcome="timeout")])

@@ -1,5 +1,6 @@
 """Studies that between them have every edge a report must show."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 
@@ -187,6 +188,42 @@ def arms() -> ReportData:
     return sample.data()
 
 
+def closed() -> ReportData:
+    """A closed loop: nobody judged its stability, and no share sent can be told of a plan that has no number."""
+    sample = Sample(mode="closed")
+    for load in (1.0, 4.0):
+        sample.add_runs(load, 5, stability=lambda _: None)
+        sample.add_latency(load, "ttft", 20 * load)
+        sample.add_work(load, load, 0.97)
+        sample.add_outcomes(load, 5, {"ok": 100})
+        sample.add_cdfs(load, {"ttft": 20 * load}, 5)
+    for run in sample.runs:
+        signals = json.loads(run["signals"])
+        signals["sent_share"] |= {"value": None, "ok": None}
+        signals["scheduled_requests"] = {"value": None, "limit": None, "unit": "", "relation": ">=", "ok": None}
+        run["signals"] = json.dumps(signals)
+    sample.counts = [
+        {"load_value": 4.0, "arm": None, "counted": 100, "excluded": 0, "vacuous": 0, "term_unknown": 7,
+         "tokens_unknown": 7}
+    ] * 5  # fmt: skip
+    return sample.data()
+
+
+def at_zero() -> ReportData:
+    """Every duration is 0, as of a server that sends whole answers at once; every rate and price too."""
+    sample = Sample()
+    for load in (2.0, 4.0):
+        sample.add_runs(load, 2)
+        for stem in STEMS:
+            for p in (50, 95, 99):
+                sample.add_figure(load, f"{stem}_p{p}_ms", "ms", 0.0, lo=None, hi=None, reason="no spread")
+        for name in ("throughput_requests_per_s", "goodput_requests_per_s", "cost_per_million_qualified_tokens"):
+            sample.add_figure(load, name, "requests/s", 0.0, lo=None, hi=None, reason="nothing counted")
+        sample.add_outcomes(load, 2, {"ok": 100})
+        sample.add_cdfs(load, dict.fromkeys(MEDIANS, 0.0), 2)
+    return sample.data()
+
+
 def empty() -> ReportData:
     """A study whose first run never came to an end."""
     return Sample().data()
@@ -207,6 +244,8 @@ SAMPLES: dict[str, Callable[[], ReportData]] = {
     "lone": lone,
     "all_failed": all_failed,
     "arms": arms,
+    "closed": closed,
+    "at_zero": at_zero,
     "empty": empty,
     "bare": bare,
 }

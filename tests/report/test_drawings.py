@@ -1,11 +1,15 @@
 import math
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.report.sample import Sample
 from tests.report.studies import SAMPLES
+from tfbench.report.cdf import empirical_cdf
 from tfbench.report.drawing import Drawing, log_axis, y_scale
 from tfbench.report.model import LoadPoint, ReportData
 from tfbench.report.sections import best, sections, slo_limits, slo_words
@@ -161,6 +165,55 @@ def test_the_best_load_rests_on_valid_and_stable_runs() -> None:
     assert found is not None
     assert found[0].load.value == 4.0, "the INVALID runs are left out of its figures"
     assert best(SAMPLES["all_failed"]()) is None
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [[0.0] * 5],
+        [[0.0] * 5, [0.0, 12.0]],
+        [[5.0] * 5],
+        [[1e-9] * 3],
+        [[0.0, math.inf]],
+        [[1e-6, 1e9]],
+        [[math.inf] * 3],
+        [[]],
+        [[math.inf], [0.0]],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("metric", ["ttft", "tpot", "icl", "e2e"])
+def test_any_column_can_be_drawn(columns: list[list[float]], metric: str) -> None:
+    sample = Sample()
+    for load, values in enumerate(columns, start=1):
+        sample.add_runs(float(load), 2)
+        run = (np.array(values, dtype=np.float64), np.ones(len(values), dtype=np.int64))
+        cdf = empirical_cdf(LoadPoint(float(load)), metric, [run, run])
+        if cdf is not None:
+            sample.cdfs.append(cdf)
+    drawn = drawings(sample.data())[f"cdf-{metric}"]
+    finite = [x for values in columns for x in values if math.isfinite(x)]
+    assert (drawn.spec is None) == (not finite)
+    if finite:
+        low, high = spec(drawn)["layout"]["xaxis"]["range"]
+        assert low < high
+        for curve in named(drawn, showlegend=True):
+            assert all(10**low <= x <= 10**high * 1.000001 for x in curve["x"])
+
+
+@given(
+    st.lists(st.tuples(*[st.none() | st.floats(-1e6, 1e30) | st.sampled_from([0.0, 5e-324, 1e-300])] * 3), max_size=5),
+    st.lists(st.floats(0, 1e9), max_size=3),
+)
+def test_a_scale_fits_any_figures(found: list[tuple[float | None, ...]], extra: list[float]) -> None:
+    sample = Sample()
+    for load, (value, lo, hi) in enumerate(found, start=1):
+        sample.add_figure(float(load), "ttft_p50_ms", "ms", value, lo=lo, hi=hi)
+    scale = y_scale(sample.data().figures, extra)
+    assert scale.low < scale.high
+    assert math.isfinite(scale.high)
+    low, high = scale.axis()["range"]
+    assert low < high
 
 
 def test_scales() -> None:

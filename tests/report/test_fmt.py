@@ -68,12 +68,8 @@ def test_an_interval_never_looks_like_no_width(value: float, below: float, above
     assert low != high
 
 
-@given(
-    st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0)
-)
-def test_shares_never_need_an_exponent_beside_a_larger_one(
-    value: float, lo: float | None, hi: float | None
-) -> None:
+@given(st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0))
+def test_shares_never_need_an_exponent_beside_a_larger_one(value: float, lo: float | None, hi: float | None) -> None:
     line = shown(figure(value, lo, hi, unit="1")).line
     if max(x for x in (value, lo, hi) if x is not None) >= 1e-4:
         assert "e" not in line

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 
 from tfbench.core.clocks import Anchor, read_anchor
 from tfbench.core.kinds import Outcome
@@ -15,9 +16,8 @@ from tfbench.load.progress import Reporter
 from tfbench.load.requests import RequestMaker
 from tfbench.load.retry_after import retry_after_s
 from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
-from tfbench.load.target import tls_context
 from tfbench.load.timer import open_timer
-from tfbench.load.wire import Wire
+from tfbench.load.transport import Transport
 from tfbench.manifest import retry_delay_s
 
 _mono = time.monotonic_ns
@@ -38,43 +38,41 @@ _DISPATCH_BURST = 16
 _SECOND_NS = 1_000_000_000
 
 
+MakeTransport = Callable[[Callable[[Call], None], Callable[[Call], None]], Transport]
+"""Makes the transport of a loop from its `sent` and `done` callbacks."""
+
+
 class WorkerLoop:
     """Drives one worker's share of a run; `run` returns when it is over.
 
-    `command_fd` becomes readable when the parent says stop (or is gone); `report_fd` takes progress.
+    Making it opens the connections that the job wants beforehand. `command_fd` becomes readable when
+    the parent says stop (or is gone); `reporter` takes progress.
     """
 
     def __init__(
         self,
         job: LoadJob,
-        feeders: Feeders,
         poller: Poller,
         spool: SpoolWriter,
         maker: RequestMaker,
+        make_transport: MakeTransport,
         *,
-        start_ns: int,
-        last_due_ns: int,
         command_fd: int,
         reporter: Reporter,
         scheduling: str = "",
     ) -> None:
         self._job = job
-        self._feeder = feeders.feeder
         self._poller = poller
         self._spool = spool
         spool.append("job", (job.dialect, job.keep_text))
         self._maker = maker
-        self._start_ns = start_ns
-        self._last_due_ns = last_due_ns
         self._command_fd = command_fd
         self._report = reporter
         self._scheduling = scheduling
         self._timer = open_timer()
         self._armed_ns = 0
-        context = tls_context() if job.target.tls else None
-        self._wire = Wire(
-            poller, job.target, context, use_stamps=job.use_stamps, sent=self._on_sent, done=self._on_done
-        )
+        self._wire = make_transport(self._on_sent, self._on_done)
+        self._preconnected = self._wire.preconnect(job.preconnect, job.limits.connect_ns / 1e9) if job.preconnect else 0
         self._in_flight: dict[int, Call] = {}
         self._deadlines = Deadlines(job.limits, job.cancel_after_ns)
         self._counted: dict[int, tuple[Call, CallDecoder]] = {}
@@ -83,7 +81,6 @@ class WorkerLoop:
         self._interrupted = False
         self._stopping = False
         self._told = False
-        self._retries, self._freed = feeders.retries, feeders.freed
         # A task that failed inside a stream is known as such only from its bytes.
         self._keep_reads = job.retry is not None and Outcome.STREAM_ERROR in job.retry.outcomes
         self._dense = False
@@ -200,9 +197,13 @@ class WorkerLoop:
 
     # The loop.
 
-    def run(self) -> None:
+    def run(self, start_ns: int, feeders: Feeders) -> None:
         """Run to the end of the drain, a stop from the parent, or the parent's death."""
-        poller, wire, feeder, timer = self._poller, self._wire, self._feeder, self._timer
+        self._start_ns = start_ns
+        self._last_due_ns = feeders.last_due_ns
+        self._retries, self._freed = feeders.retries, feeders.freed
+        feeder = self._feeder = feeders.feeder
+        poller, wire, timer = self._poller, self._wire, self._timer
         poller.add(self._command_fd, READ)
         if timer.fd >= 0:
             poller.add(timer.fd, READ)
@@ -264,7 +265,7 @@ class WorkerLoop:
         since = now - self._density_mark_ns
         if since >= _DENSITY_WINDOW_NS:
             # Without stamps every delay would show, so events are then taken one by one.
-            self._dense = self._job.use_stamps and self._event_count * _SECOND_NS > _DENSE_PER_S * since
+            self._dense = self._wire.stamped and self._event_count * _SECOND_NS > _DENSE_PER_S * since
             self._event_count = 0
             self._density_mark_ns = now
 
@@ -347,6 +348,7 @@ class WorkerLoop:
             "cpu_windows": self._cpu_windows,
             "exhausted": self._wire.exhausted,
             "connections": self._wire.opened,
+            "preconnected": self._preconnected,
             "sent": self._sent_count,
             "scheduling": self._scheduling,
             "timer": "timerfd" if self._timer.fd >= 0 else "poll timeout",

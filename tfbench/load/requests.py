@@ -9,6 +9,7 @@ from tfbench.core.version import VERSION
 from tfbench.load.call import Call
 from tfbench.load.feeders import Tick
 from tfbench.load.job import LoadJob
+from tfbench.load.pool import Policy
 from tfbench.protocol import DIALECTS
 
 _AHEAD = 64
@@ -39,6 +40,8 @@ class RequestMaker:
             "Accept: text/event-stream" if job.stream else "Accept: application/json",
             "Accept-Encoding: identity",
             "Content-Type: application/json",
+            # Whoever closes first keeps the port in TIME_WAIT; a server has one port, a client runs out of them.
+            *(("Connection: close",) if job.connections == Policy.PER_REQUEST else ()),
             *(f"{name}: {value}" for name, value in job.headers),
         ]
         self._head = "\r\n".join(lines).encode("latin-1")

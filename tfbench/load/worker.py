@@ -28,9 +28,12 @@ from tfbench.load.feeders import (
 from tfbench.load.job import LoadJob
 from tfbench.load.loop import WorkerLoop
 from tfbench.load.poller import open_poller
+from tfbench.load.pool import Policy
 from tfbench.load.progress import Reporter
 from tfbench.load.requests import RequestMaker
 from tfbench.load.spool import SpoolWriter
+from tfbench.load.target import tls_context
+from tfbench.load.wire import Wire
 
 _NICE = -10
 
@@ -127,6 +130,26 @@ def main() -> int:
         maker = RequestMaker(job, upcoming)
         for _ in range(64):
             maker.prepare()
+        poller = open_poller()
+        context = tls_context() if job.target.tls else None
+        loop = WorkerLoop(
+            job,
+            poller,
+            spool,
+            maker,
+            lambda sent, done: Wire(
+                poller,
+                job.target,
+                context,
+                use_stamps=job.use_stamps,
+                sent=sent,
+                done=done,
+                policy=Policy(job.connections),
+            ),
+            command_fd=0,
+            reporter=Reporter(1),
+            scheduling=scheduling,
+        )
         os.write(1, b'{"ready":true}\n')
         command, *words = _read_line(0).split()
         if command != b"go":
@@ -134,22 +157,10 @@ def main() -> int:
             return 0
         start_ns = int(words[0])
         feeders = make_feeders(job, start_ns)
-        loop = WorkerLoop(
-            job,
-            feeders,
-            open_poller(),
-            spool,
-            maker,
-            start_ns=start_ns,
-            last_due_ns=feeders.last_due_ns,
-            command_fd=0,
-            reporter=Reporter(1),
-            scheduling=scheduling,
-        )
         gc.collect()
         gc.freeze()
         gc.disable()
-        loop.run()
+        loop.run(start_ns, feeders)
         spool.close()
         if holder is not None:
             holder.close()

@@ -12,7 +12,7 @@ import orjson
 
 from tfbench.core.errors import EndpointError
 from tfbench.core.kinds import Outcome, Phase, Role
-from tfbench.load.target import control_url, unix_path
+from tfbench.load.target import control_url, tls_context, unix_path
 from tfbench.protocol import DIALECTS, SseParser, error_message
 
 _PROBE_TOKENS = 2
@@ -169,7 +169,7 @@ def probe_endpoint(
     socket_path = unix_path(base)
 
     def ask() -> tuple[list[str], int, Answer]:
-        transport = httpx.HTTPTransport(uds=socket_path) if socket_path else None
+        transport = httpx.HTTPTransport(uds=socket_path, verify=tls_context())
         with httpx.Client(timeout=timeout, trust_env=False, transport=transport) as client:
             listed = _listed_models(_get_json(client, control_url(base) + "/models", headers))
             return listed, time.time_ns(), _post(client, control_url(url), body, send)

@@ -145,6 +145,7 @@ def close_run(
         "stamps": "kernel" if context.use_stamps else "user",
         "timer": summary[0]["timer"] if summary else None,
         "scheduling": summary[0]["scheduling"] if summary else None,
+        "connection_policy": jobs[0].connections,
         "connections": sum(one["connections"] for one in summary),
         "workers": len(jobs),
         "clock_offset_ns": base.offset_ns,
