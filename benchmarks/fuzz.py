@@ -107,6 +107,12 @@ def replay(path: Path, openers: dict[str, Opener]) -> None:
     check_storable(facts)
 
 
+def tell(fuzzer: Fuzzer, seconds: float) -> None:
+    """One line of progress, and the last line."""
+    line = {"cases": fuzzer.cases, "crashes": fuzzer.crashes.total(), "seconds": round(seconds, 1)}
+    print(json.dumps(line), flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=20.0)
@@ -125,18 +131,10 @@ def main() -> int:
         while (now := time.monotonic()) - start < args.minutes * 60:
             if now - told >= PROGRESS_S:
                 told = now
-                print(
-                    json.dumps(
-                        {"cases": fuzzer.cases, "crashes": fuzzer.crashes.total(), "seconds": round(now - start)}
-                    ),
-                    flush=True,
-                )
+                tell(fuzzer, now - start)
             fuzzer.one()
-    seconds = round(time.monotonic() - start, 1)
-    print(
-        json.dumps({"outcomes": dict(fuzzer.outcomes), "kinds": dict(fuzzer.crashes), "transports": list(TRANSPORTS)})
-    )
-    print(json.dumps({"cases": fuzzer.cases, "crashes": fuzzer.crashes.total(), "seconds": seconds}))
+    print(json.dumps({"outcomes": fuzzer.outcomes, "kinds": fuzzer.crashes, "transports": TRANSPORTS}))
+    tell(fuzzer, time.monotonic() - start)
     return 1 if fuzzer.crashes else 0
 
 

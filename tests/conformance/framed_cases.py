@@ -56,8 +56,11 @@ def _chunks() -> Iterator[Case]:
     bad = Expected("stream_error", raw=b"", says=GARBLED)
     for size in (b"zz", b"-5", b"", b"f" * 17, b"0x10"):
         yield Case(f"chunk size {size!r}", TOP + size + b"\r\n" + SHORT + b"\r\n" + LAST, bad)
-    yield Case("chunk longer than it says", TOP + b"5\r\n" + SHORT + b"\r\n" + LAST, Expected(
-        "stream_error", raw=SHORT[5:20], says=GARBLED))  # fmt: skip
+    yield Case(
+        "chunk longer than it says",
+        TOP + b"5\r\n" + SHORT + b"\r\n" + LAST,
+        Expected("stream_error", raw=SHORT[5:20], says=GARBLED),
+    )
 
 
 def _heads() -> Iterator[Case]:
@@ -88,8 +91,12 @@ def _heads() -> Iterator[Case]:
     yield Case(
         "TLS alert", b"\x15\x03\x03\x00\x02\x02\x28", Expected("stream_error", raw=b"\x15\x03", says=GARBLED), end=CLOSE
     )
-    yield Case("HTTP/2 preface", b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", Expected(
-        "stream_error", raw=b"\x00\x00\x12", says=GARBLED), end=CLOSE)  # fmt: skip
+    yield Case(
+        "HTTP/2 preface",
+        b"\x00\x00\x12\x04\x00\x00\x00\x00\x00",
+        Expected("stream_error", raw=b"\x00\x00\x12", says=GARBLED),
+        end=CLOSE,
+    )
 
 
 def _lengths() -> Iterator[Case]:
@@ -99,10 +106,18 @@ def _lengths() -> Iterator[Case]:
     yield Case("two lengths", head("Content-Length: 5", f"Content-Length: {len(SHORT)}") + SHORT, garbled)
     yield Case("length that is no number", head("Content-Length: x") + SHORT, garbled)
     yield Case("length past 64 bits", head("Content-Length: " + "9" * 30) + SHORT, garbled)
-    yield Case("length too long, closed", head("Content-Length: 9999") + SHORT, Expected(
-        "stream_error", "t", "a", raw=b"", says="closed"), end=CLOSE)  # fmt: skip
-    yield Case("length too long, closed after a finish", head("Content-Length: 9999") + delta("a") + STOP, Expected(
-        "ok", "tf", "a", "stop"), end=CLOSE)  # fmt: skip
+    yield Case(
+        "length too long, closed",
+        head("Content-Length: 9999") + SHORT,
+        Expected("stream_error", "t", "a", raw=b"", says="closed"),
+        end=CLOSE,
+    )
+    yield Case(
+        "length too long, closed after a finish",
+        head("Content-Length: 9999") + delta("a") + STOP,
+        Expected("ok", "tf", "a", "stop"),
+        end=CLOSE,
+    )
     yield Case("length too long, left open", head("Content-Length: 9999") + SHORT, PLAIN)
     yield Case("bytes after the length", _length(SHORT) + b"more", PLAIN)
     yield Case(
@@ -117,8 +132,12 @@ def _interim() -> Iterator[Case]:
     yield Case("103 first", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Type: text/html\r\n\r\n" + body, OK)
     yield Case("ten interim responses", b"HTTP/1.1 102 Processing\r\n\r\n" * 10 + body, OK)
     yield Case("100 alone", b"HTTP/1.1 100 Continue\r\n\r\n", Expected("disconnected"), end=CLOSE)
-    yield Case("101", head("Connection: upgrade", "Upgrade: x", status="101 Switching") + b"\x00", Expected(
-        "stream_error", raw=b""), end=CLOSE)  # fmt: skip
+    yield Case(
+        "101",
+        head("Connection: upgrade", "Upgrade: x", status="101 Switching") + b"\x00",
+        Expected("stream_error", raw=b""),
+        end=CLOSE,
+    )
     yield Case("204", head(status="204 No Content", content_type=None), Expected("stream_error", says="empty"))
     yield Case("304", head(status="304 Not Modified"), Expected("http_error"))
     yield Case("302", head("Location: /x", "Content-Length: 0", status="302 Found"), Expected("http_error", says="302"))
@@ -145,8 +164,16 @@ def _cuts() -> Iterator[Case]:
     yield Case("reset after a finish", text + framed(STOP), Expected("ok", "tf", "a", "stop"), end=RESET)
     yield Case("end mark, then closed unframed", TOP + framed(SHORT), lost, end=CLOSE)
     yield Case("end mark, left open", TOP + framed(SHORT), PLAIN)
-    yield Case("no end, closed where the close ends it", head() + delta("a"), Expected(
-        "stream_error", "t", "a", says=NO_END), end=CLOSE)  # fmt: skip
-    yield Case("reset where the close ends it", head() + delta("a"), Expected(
-        "stream_error", "t", "a", raw=b"", says="reset"), end=RESET)  # fmt: skip
+    yield Case(
+        "no end, closed where the close ends it",
+        head() + delta("a"),
+        Expected("stream_error", "t", "a", says=NO_END),
+        end=CLOSE,
+    )
+    yield Case(
+        "reset where the close ends it",
+        head() + delta("a"),
+        Expected("stream_error", "t", "a", raw=b"", says="reset"),
+        end=RESET,
+    )
     yield Case("end mark, left open, close-delimited", head() + SHORT, PLAIN, end=OPEN)

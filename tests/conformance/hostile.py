@@ -69,8 +69,11 @@ def _deltas() -> Iterator[Case]:
     yield with_body("role alone", delta(role="assistant") + delta("a") + DONE, Expected("ok", "rt", "a"))
     yield with_body("role with text", delta("a", role="assistant") + DONE, PLAIN)
     yield with_body("role in every chunk", ROLE + delta("a", role="assistant") * 2 + DONE, Expected("ok", "rtt", "aa"))
-    yield with_body("content null", chunk([{"delta": {"content": None, "role": "assistant"}}]) + delta("a") + DONE,
-                    Expected("ok", "rt", "a"))  # fmt: skip
+    yield with_body(
+        "content null",
+        chunk([{"delta": {"content": None, "role": "assistant"}}]) + delta("a") + DONE,
+        Expected("ok", "rt", "a"),
+    )
     yield with_body("text and finish in one", delta("a", finish="length") + DONE, Expected("ok", "t", "a", "length"))
     yield with_body("finish reason empty", delta("a", finish="") + DONE, PLAIN)
     every = counted("", 0, role="assistant") + counted("a", 1) + counted("bc", 3) + counted(None, 3, "stop") + DONE
@@ -144,8 +147,11 @@ def _choices() -> Iterator[Case]:
 
 def _shapes() -> Iterator[Case]:
     pings = b": ping\n\n" + ROLE + b":\n\n" + delta("a") + b": a\n: b\n" + delta("b") + STOP + usage(2) + b":\n" + DONE
-    yield with_body("comments as pings", pings, Expected("ok", "crctcctfuc", "ab", "stop", GOOD_USAGE,
-                    tuple(1 if k == "t" else None for k in "crctcctfuc")))  # fmt: skip
+    yield with_body(
+        "comments as pings",
+        pings,
+        Expected("ok", "crctcctfuc", "ab", "stop", GOOD_USAGE, tuple(1 if k == "t" else None for k in "crctcctfuc")),
+    )
     spaced = GOOD.replace(b"data: ", b"data:")
     yield with_body("no space after the colon", spaced, OK)
     fields = b"id: 1\nretry: 9\nevent: message\nfoo\nfoo: bar\n" + delta("a") + b"data\n\n" + DONE
@@ -167,8 +173,11 @@ def _shapes() -> Iterator[Case]:
     yield with_body("end mark twice", GOOD + DONE, OK)
     late = delta("a") + STOP + DONE + delta("z") + DONE
     yield with_body("output after the end mark", late, Expected("ok", "tft", "az", "stop"))
-    yield with_body("usage after the end mark", delta("a") + STOP + DONE + usage(1), Expected(
-        "ok", "tfu", "a", "stop", (5, None, 1, None), (1, None, None)))  # fmt: skip
+    yield with_body(
+        "usage after the end mark",
+        delta("a") + STOP + DONE + usage(1),
+        Expected("ok", "tfu", "a", "stop", (5, None, 1, None), (1, None, None)),
+    )
     yield with_body("type in capitals", GOOD, OK, content_type=b"Text/Event-Stream; Charset=UTF-8")
     yield with_body("identity encoding", GOOD, OK, content_encoding=b"identity")
     for kind in (b"text/plain", b"application/octet-stream", b"application/json"):
@@ -183,28 +192,42 @@ def _errors() -> Iterator[Case]:
     yield with_body("error first, nothing after", sse(error), oom)
     after = Expected("stream_error", "tx", "a", raw=kept, says="out of memory")
     yield with_body("error later", delta("a") + sse(error) + DONE, after)
-    yield with_body("output after an error", delta("a") + sse(error) + delta("b") + DONE, Expected(
-        "stream_error", "txt", "ab", raw=kept, says="out of memory"))  # fmt: skip
+    yield with_body(
+        "output after an error",
+        delta("a") + sse(error) + delta("b") + DONE,
+        Expected("stream_error", "txt", "ab", raw=kept, says="out of memory"),
+    )
     yield with_body("error as text", sse({"error": "out of memory"}), oom)
     yield with_body("error object of vLLM", sse({"object": "error", "message": "out of memory"}), oom)
     yield with_body("detail", sse({"detail": "out of memory"}), oom)
     named = b"event: error\ndata: out of memory\n\n"
     yield with_body("event called error", delta("a") + named, after)
-    yield with_body("finish reason error", delta("a") + delta(finish="error") + DONE, Expected(
-        "stream_error", "tx", "a", "error", raw=b'"error"'))  # fmt: skip
-    yield with_body("not JSON", delta("a") + sse("{broken") + delta("b") + DONE, Expected(
-        "stream_error", "txt", "ab", raw=b"{broken", says="isn't JSON"))  # fmt: skip
+    yield with_body(
+        "finish reason error",
+        delta("a") + delta(finish="error") + DONE,
+        Expected("stream_error", "tx", "a", "error", raw=b'"error"'),
+    )
+    yield with_body(
+        "not JSON",
+        delta("a") + sse("{broken") + delta("b") + DONE,
+        Expected("stream_error", "txt", "ab", raw=b"{broken", says="isn't JSON"),
+    )
     yield with_body("JSON, but a list", sse("[1]") + DONE, Expected("stream_error", "x", raw=b"[1]"))
     deep = "[" * 100_000
     yield with_body("JSON nested 100,000 deep", sse(deep), Expected("stream_error", "x", raw=b"[[[["))
     json_type = {"content_type": b"application/json"}
     whole = Expected("stream_error", raw=kept, says="out of memory")
     yield with_body("200 with a JSON error", json.dumps(error).encode(), whole, **json_type)
-    yield with_body("200 with a JSON error called a stream", json.dumps(error).encode(), Expected(
-        "stream_error", raw=kept))  # fmt: skip
+    yield with_body(
+        "200 with a JSON error called a stream", json.dumps(error).encode(), Expected("stream_error", raw=kept)
+    )
     answer = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], "usage": {"completion_tokens": 3}}
-    yield with_body("200 with a whole answer", json.dumps(answer).encode(), Expected(
-        "ok", "t", "hi", "stop", (None, None, 3, None)), **json_type)  # fmt: skip
+    yield with_body(
+        "200 with a whole answer",
+        json.dumps(answer).encode(),
+        Expected("ok", "t", "hi", "stop", (None, None, 3, None)),
+        **json_type,
+    )
     page = b"<html><title>busy</title>data: x</html>"
     yield with_body("200 with HTML", page, Expected("stream_error", raw=page), content_type=b"text/html")
     yield with_body("200 with HTML called a stream", page, Expected("stream_error", raw=page))
@@ -226,8 +249,9 @@ def _ends() -> Iterator[Case]:
     yield with_body("no blank line after the end mark", GOOD[:-1], OK)
     yield with_body("no line end after the end mark", GOOD[:-2], OK)
     yield with_body("no line end after the finish", delta("a") + STOP[:-2], Expected("ok", "tf", "a", "stop"))
-    yield with_body("cut inside an event", delta("a") + delta("b")[:40], Expected(
-        "stream_error", "tx", "a", raw=b'{"id": "c"'))  # fmt: skip
+    yield with_body(
+        "cut inside an event", delta("a") + delta("b")[:40], Expected("stream_error", "tx", "a", raw=b'{"id": "c"')
+    )
     yield with_body("cut inside a field name", delta("a") + b"dat", Expected("stream_error", "t", "a", says=NO_END))
     yield with_body("usage and nothing else", usage(2), Expected("stream_error", "u", usage=GOOD_USAGE, says=NO_END))
     yield with_body("pings and nothing else", b": ping\n\n" * 3, Expected("stream_error", "ccc", says=NO_END))

@@ -6,72 +6,24 @@ from random import Random
 
 from tests.conformance.cases import CLOSE, OPEN, RESET
 
+# fmt: off
 TOKENS = (
-    *(
-        b"\r\n",
-        b"\n",
-        b"\r",
-        b"\r\n\r\n",
-        b"\n\n",
-        b"\0",
-        b"\xff",
-        b"\xef\xbb\xbf",
-        b" ",
-        b"\t",
-        b":",
-        b";",
-        b",",
-        b'"',
-    ),
-    *(
-        b"data: ",
-        b"data:",
-        b"event: error\n",
-        b"event: ",
-        b"id: 1\n",
-        b"retry: 1\n",
-        b": ping\n\n",
-        b"data: [DONE]\n\n",
-    ),
-    *(
-        b"HTTP/1.1 200 OK\r\n",
-        b"HTTP/1.1 100 Continue\r\n\r\n",
-        b"HTTP/1.0 500 X\r\n\r\n",
-        b"HTTP/1.1 101 X\r\n",
-        b"0\r\n\r\n",
-    ),
-    *(b"Content-Length: 5\r\n", b"Content-Length: 99999999999999999999\r\n", b"Transfer-Encoding: chunked\r\n"),
-    *(b"Transfer-Encoding: gzip\r\n", b"Content-Encoding: gzip\r\n", b"Content-Encoding: \xff\xfe\r\n"),
-    *(
-        b"Keep-Alive: timeout=nan\r\n",
-        b"Keep-Alive: timeout=1e99\r\n",
-        b"Connection: close\r\n",
-        b"Connection: upgrade\r\n",
-    ),
-    *(
-        b"Upgrade: h2c\r\n",
-        b"Content-Type: \xe9\r\n",
-        b"Retry-After: nan\r\n",
-        b"Retry-After: 9999999999999999999999\r\n",
-    ),
-    *(
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b"null",
-        b"true",
-        b"1e999",
-        b"-1",
-        b"18446744073709551616",
-        b"NaN",
-        b'"\\ud800"',
-        b"\\u0000",
-    ),
-    *(b'"choices":[]', b'"usage":{"completion_tokens":-5}', b'"error":{"message":"x"}', b'"finish_reason":"error"'),
-    *(b'"delta":7', b'"index":-1', b'"content":[{"type":"thinking"}]', b"[" * 3000, b"ffffffffffffffff\r\n", b"-1\r\n"),
+    b'\r\n', b'\n', b'\r', b'\r\n\r\n', b'\n\n', b'\x00', b'\xff', b'\xef\xbb\xbf', b' ', b'\t', b':',
+    b';', b',', b'"', b'data: ', b'data:', b'event: error\n', b'event: ', b'id: 1\n', b'retry: 1\n',
+    b': ping\n\n', b'data: [DONE]\n\n', b'HTTP/1.1 200 OK\r\n', b'HTTP/1.1 100 Continue\r\n\r\n',
+    b'HTTP/1.0 500 X\r\n\r\n', b'HTTP/1.1 101 X\r\n', b'0\r\n\r\n', b'Content-Length: 5\r\n',
+    b'Content-Length: 99999999999999999999\r\n', b'Transfer-Encoding: chunked\r\n',
+    b'Transfer-Encoding: gzip\r\n', b'Content-Encoding: gzip\r\n', b'Content-Encoding: \xff\xfe\r\n',
+    b'Keep-Alive: timeout=nan\r\n', b'Keep-Alive: timeout=1e99\r\n', b'Connection: close\r\n',
+    b'Connection: upgrade\r\n', b'Upgrade: h2c\r\n', b'Content-Type: \xe9\r\n', b'Retry-After: nan\r\n',
+    b'Retry-After: 9999999999999999999999\r\n', b'{', b'}', b'[', b']', b'null', b'true', b'1e999',
+    b'-1', b'18446744073709551616', b'NaN', b'"\\ud800"', b'\\u0000', b'"choices":[]',
+    b'"usage":{"completion_tokens":-5}', b'"error":{"message":"x"}', b'"finish_reason":"error"',
+    b'"delta":7', b'"index":-1', b'"content":[{"type":"thinking"}]', b'[' * 3000,
+    b'ffffffffffffffff\r\n', b'-1\r\n',
 )
 """What means something to HTTP, to event streams or to JSON."""
+# fmt: on
 
 ENDS = (OPEN, CLOSE, CLOSE, RESET)
 

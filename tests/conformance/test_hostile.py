@@ -1,4 +1,4 @@
-"""No bytes, no accident and no way of reading them brings the wire or the decoder down; each call ends once, storably."""
+"""No bytes, accidents or ways of reading bring the wire or the decoder down; each call ends once, storably."""
 
 from collections.abc import Iterator
 from itertools import pairwise

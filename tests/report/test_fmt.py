@@ -70,6 +70,7 @@ def test_an_interval_never_looks_like_no_width(value: float, below: float, above
 
 @given(st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0), st.none() | st.floats(0.0, 1.0))
 def test_shares_never_need_an_exponent_beside_a_larger_one(value: float, lo: float | None, hi: float | None) -> None:
+    lo, hi = None if lo is None else min(lo, value), None if hi is None else max(hi, value)
     line = shown(figure(value, lo, hi, unit="1")).line
     if max(x for x in (value, lo, hi) if x is not None) >= 1e-4:
         assert "e" not in line

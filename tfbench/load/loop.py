@@ -28,9 +28,10 @@ _SHORT_POLL_S = 0.001
 _LONG_POLL_S = 0.05
 _DENSE_PER_S = 3000
 """From this many events a second on, waking up for each costs more than the reading: they are taken in batches."""
-_BATCH_NS = 300_000
+_BATCH_NS = 600_000
 """How long events are let gather then. Kernel stamps keep their times; blur reaches back this far at most."""
 _DENSITY_WINDOW_NS = 20_000_000
+_LOOK_NS = 2_000_000
 _IDLE_NS = 200_000
 """A body for a later tick is made only when the next one is further off than this."""
 _PART_READS = 64
@@ -86,6 +87,7 @@ class WorkerLoop:
         self._dense = False
         self._event_count = 0
         self._density_mark_ns = 0
+        self._next_second_ns = 0
         self._anchors: list[Anchor] = [read_anchor()]
         self._cpu_windows: list[float] = []
         self._cpu_mark = (_mono(), time.process_time_ns())
@@ -210,21 +212,19 @@ class WorkerLoop:
         self._cpu_start_ns = time.process_time_ns()
         previous_entry = batch_end = _mono()
         number = 0
-        next_second = self._start_ns + _SECOND_NS
+        self._next_second_ns = start_ns + _SECOND_NS
+        next_look = 0
         while not self._stopping:
             due = feeder.next_due_ns()
             now = _mono()
-            wake = due
-            if self._in_flight and not self._dense:
-                wake = now + _SHORT_POLL_NS if due is None else min(due, now + _SHORT_POLL_NS)
-            if wake is not None and wake > now and wake != self._armed_ns:
-                timer.arm(wake)
-                self._armed_ns = wake
             if self._dense:
-                rest = min(batch_end, due if due is not None else batch_end) - now
-                if rest > 0:
-                    time.sleep(rest / 1e9)
-            timeout = 0.0 if self._dense else self._timeout(due, now)
+                pause_ns = (batch_end if due is None or due > batch_end else due) - now
+                if pause_ns > 0:
+                    time.sleep(pause_ns / 1e9)
+                timeout = 0.0
+            else:
+                self._arm(due, now)
+                timeout = self._timeout(due, now)
             entry = _mono()
             batch_end = entry + _BATCH_NS
             events = poller.poll(0)
@@ -235,7 +235,6 @@ class WorkerLoop:
                 entry = _mono()
                 events = poller.poll(timeout)
                 number += 1
-            self._note_density(len(events), entry)
             for fd, mask in events:
                 if fd == timer.fd:
                     timer.clear()
@@ -245,29 +244,42 @@ class WorkerLoop:
                 else:
                     wire.ready(fd, mask, previous_entry, number)
             previous_entry = entry
+            self._event_count += len(events)
             now = self._dispatch_due()
-            if self._deadlines.due(now):
-                self._expire(now)
             if self._counted and events:
                 self._cut_counted()
             self._spool.flush()
-            if now >= next_second:
-                self._each_second(now)
-                next_second = now + _SECOND_NS
-            if now - self._report.last_ns >= self._report.every_ns:
-                self._report.send(now, self._counts())
-            if self._over(now):
-                break
+            if now >= next_look:
+                next_look = now + _LOOK_NS
+                if self._look(now):
+                    break
         self._finish()
 
-    def _note_density(self, events: int, now: int) -> None:
-        self._event_count += events
+    def _look(self, now: int) -> bool:
+        """What needs no more than a look every few milliseconds; True when the run is over."""
+        if self._deadlines.due(now):
+            self._expire(now)
         since = now - self._density_mark_ns
         if since >= _DENSITY_WINDOW_NS:
             # Without stamps every delay would show, so events are then taken one by one.
             self._dense = self._wire.stamped and self._event_count * _SECOND_NS > _DENSE_PER_S * since
             self._event_count = 0
             self._density_mark_ns = now
+        if now >= self._next_second_ns:
+            self._each_second(now)
+            self._next_second_ns = now + _SECOND_NS
+        if now - self._report.last_ns >= self._report.every_ns:
+            self._report.send(now, self._counts())
+        return self._over(now)
+
+    def _arm(self, due: int | None, now: int) -> None:
+        """Have the timer end the next poll at the next due time, or after a short while when answers are awaited."""
+        wake = due
+        if self._in_flight:
+            wake = now + _SHORT_POLL_NS if due is None else min(due, now + _SHORT_POLL_NS)
+        if wake is not None and wake > now and wake != self._armed_ns:
+            self._timer.arm(wake)
+            self._armed_ns = wake
 
     def _timeout(self, due: int | None, now: int) -> float:
         if due is not None and due <= now:

@@ -7,6 +7,8 @@
 MEASURED: dict[tuple[str, int], tuple[int, int]] = {
     ("fraction", 1): (90, 100),
     ("fraction", 2): (88, 100),
+    ("fraction, one bound", 1): (91, 100),
+    ("fraction, one bound", 2): (100, 100),
     ("gaps", 1): (80, 94),
     ("gaps", 2): (83, 94),
     ("gaps, one bound", 1): (90, 99),
