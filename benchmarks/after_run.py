@@ -42,8 +42,7 @@ def measure(requests: int, rate: float, seed: int) -> dict[str, Any]:
     import scipy.stats  # noqa: F401
 
     from tfbench import metrics
-    from tfbench.load.assemble import assemble
-    from tfbench.load.readback import read_worker
+    from tfbench.load.readback import WorkerReader
     from tfbench.study.fidelity import offer, prepare, start_truth
     from tfbench.study.run_one import close_run
     from tfbench.warehouse import Warehouse
@@ -61,15 +60,11 @@ def measure(requests: int, rate: float, seed: int) -> dict[str, Any]:
         sizes = [worker.spool_path.stat().st_size for worker in end.workers]
         del offered
         meter.step("")
-        facts = [read_worker(worker.spool_path, worker.worker) for worker in end.workers]
-        meter.step("read")
-        assembled = assemble(jobs[0].run_id, jobs, end, facts, base, str(context.host["name"]))
-        meter.step("assemble")
-        chunks = len(assembled.tables["streams"]["t_ns"].combine_chunks().values)
-        del facts, assembled
-        meter.step("")
+        readers = [WorkerReader(worker.spool_path, worker.worker) for worker in end.workers]
+        chunks = sum(len(call.decoded.kinds) for reader in readers for batch in reader.batches() for call in batch)
+        meter.step("decode")
         done = close_run(context, plan, jobs[0].run_id, list(jobs), base, end)
-        meter.step("close")  # reads and assembles once more, then measures signals and writes the bundle
+        meter.step("close")  # decodes once more, assembles, measures signals and writes the bundle
         with Warehouse.open(folder / "w.duckdb") as store:
             meter.step("open")
             store.ingest(done.bundle)
@@ -78,7 +73,7 @@ def measure(requests: int, rate: float, seed: int) -> dict[str, Any]:
             meter.step("figures")
     steps = meter.steps
     close = steps.pop("close")
-    steps["bundle"] = round(max(close - steps["read"] - steps["assemble"], 0.0), 3)
+    steps["assemble_and_bundle"] = round(max(close - steps["decode"], 0.0), 3)
     total = sum(value for name, value in steps.items() if name not in ("imports", "open"))
     return {
         "requests": requests,

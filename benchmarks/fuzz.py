@@ -53,7 +53,7 @@ class Fuzzer:
         """Break one response and play it."""
         random = self.random
         case = random.choice(self.seeds)
-        data = mutated(random, case.response, self.others, random.choice((1, 1, 2, 2, 3, 5, 8)))
+        data = mutated(random, case.response, self.others, random.choice((1, 1, 1, 1, 2, 2, 3, 6)))
         end = random.choice((case.end, *ENDS))
         name = random.choice(tuple(self.players))
         self.cases += 1

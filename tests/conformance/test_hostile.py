@@ -1,11 +1,12 @@
 """No bytes, accidents or ways of reading bring the wire or the decoder down; each call ends once, storably."""
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.cases import CLOSE, OPEN, RESET, Body, Case, chunked, head
@@ -14,7 +15,10 @@ from tests.conformance.loopback import InMemory, Loopback
 from tests.conformance.mutate import TOKENS, cuts, mutated
 from tests.conformance.pure import Facts, check_storable, read_body
 from tests.conformance.transports import TRANSPORTS, Opener, opener
+from tfbench.load.retry_after import retry_after_s
 
+DIGITS = rb"[0-9\xb2\xb3\xb9 .-]{1,25}"
+HTTP_DATE = rb"[A-Z][a-z]{2}, [0-9]{1,2} (Jan|Feb|Dec) [0-9]{1,5} [0-9]{2}:[0-9]{2}(:[0-9]{2})? (GMT|[+-][0-9]{4})?"
 SETTLE_S = 0.0005
 SEEDS = [case for case in corpus() if len(case.response) <= 3_000]
 RESPONSES = [case.response for case in SEEDS]
@@ -101,3 +105,13 @@ def test_bodies_after_accidents_are_read_alike_however_they_are_cut(case: Case, 
 @given(feeds=st.lists(SCRAPS, max_size=6), kind=st.sampled_from((b"", b"text/event-stream", b"application/json")))
 def test_any_bytes_as_a_body(feeds: list[bytes], kind: bytes) -> None:
     check_storable(read_body(feeds, Body(b"", content_type=kind)))
+
+
+@PURE
+@example(b"\xb2")  # a digit to str.isdigit, none to float
+@example(b"Mon, 99999999999999999999 Jan 2020 00:00:00 GMT")
+@example(b"1 Jan 2020 00:00:00 +99999999999999999999")
+@given(st.binary(max_size=12) | st.from_regex(DIGITS, fullmatch=True) | st.from_regex(HTTP_DATE, fullmatch=True))
+def test_any_retry_after(value: bytes) -> None:
+    seconds = retry_after_s(value, 1.8e9)
+    assert seconds is None or 0 <= seconds < math.inf

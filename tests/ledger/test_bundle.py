@@ -153,7 +153,7 @@ def test_a_parquet_writer_out_of_space_is_told(tmp_path: Path, monkeypatch: pyte
     def full(*args: Any, **options: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "attempts.parquet"))
 
-    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     with pytest.raises(StorageError, match=r"attempts\.parquet: .*No space left on device"):
         write_run(tmp_path, ROWS)
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,6 @@ from tfbench.core.clocks import ClockBase
 from tfbench.load import stamps
 from tfbench.load.assemble import Assembled, assemble
 from tfbench.load.job import Limits, LoadJob
-from tfbench.load.readback import read_worker
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
 from tfbench.load.target import resolve_target
@@ -289,15 +288,14 @@ def put_through(*jobs: LoadJob, **watch: Any) -> Result:
     """Run a load and read its facts."""
     base = ClockBase.start()
     end = run_load(jobs, **watch)
-    facts = [read_worker(worker.spool_path, worker.worker) for worker in end.workers]
-    assembled = assemble("run", jobs, end, facts, base, "host")
+    assembled = assemble("run", jobs, end, base, "host")
     tables = assembled.tables
     return Result(
         tables["attempts"].to_pylist(),
         {row["attempt_id"]: row for row in tables["streams"].to_pylist()},
         {row["attempt_id"]: row for row in tables["texts"].to_pylist()},
         {row["attempt_id"]: row["bytes"] for row in tables["raw"].to_pylist()},
-        measure_signals(jobs[0].mode, assembled, facts, end),
+        measure_signals(jobs[0].mode, assembled.tally, assembled.summaries, end),
         end,
         assembled,
     )

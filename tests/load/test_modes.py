@@ -267,7 +267,6 @@ def test_stop_marks_in_flight_unfinished_and_the_rest_unsent(tmp_path: Path) -> 
 
     from tfbench.core.clocks import ClockBase
     from tfbench.load.assemble import assemble
-    from tfbench.load.readback import read_worker
     from tfbench.load.supervise import LoadEnd, WorkerEnd
 
     def stuck(index: int, request: bytes) -> Iterable[Step]:
@@ -295,8 +294,7 @@ def test_stop_marks_in_flight_unfinished_and_the_rest_unsent(tmp_path: Path) -> 
         process.stdin.close()
     spool = Path(job.spool_path)
     end = LoadEnd(start, (WorkerEnd(0, spool, ""),), True)
-    facts = [read_worker(spool, 0)]
-    rows = assemble("run", [job], end, facts, ClockBase.start(), "host").tables["attempts"].to_pylist()
+    rows = assemble("run", [job], end, ClockBase.start(), "host").tables["attempts"].to_pylist()
     assert [row["outcome"] for row in rows] == ["unfinished", "unsent"]
     assert rows[0]["error"] == "interrupted"
 

@@ -53,7 +53,7 @@ def test_footers_state_n_k_method_and_quality() -> None:
     assert "n = 600–2,400, K = 5 runs a load point. 95 % intervals: t on log of runs (K=5)." in text
     assert "good: n = 600–2,400" in text
     assert "quality not judged" in text
-    assert "vacuously (one output token or chunk, or unknown): 3 at 2" in text
+    assert "vacuously (one output token or chunk): 3 at 2" in text
     assert "quality not judged" not in printed("arms", 100)
 
 

@@ -38,8 +38,8 @@ def sql(
 
 
 def _spool() -> IO[str]:
-    """A place in memory, and beyond 32 MiB on disk; JSON's lone surrogates are written as JSON escapes."""
-    return tempfile.SpooledTemporaryFile(1 << 25, "w+", encoding="utf-8", errors="backslashreplace", newline="\n")
+    """A place in memory, and beyond 32 MiB on disk."""
+    return tempfile.SpooledTemporaryFile(1 << 25, "w+", encoding="utf-8", newline="\n")
 
 
 def _keep(spool: IO[str], part: str) -> None:

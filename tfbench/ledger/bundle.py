@@ -8,11 +8,13 @@ row (`RUN_KEYS`), which share `study_id`. A key left out is null; an infinite `l
 requests at once) is the string "inf", which JSON can carry.
 """
 
+import contextlib
 import hashlib
+import itertools
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +94,25 @@ def write_bundle(
     Raises ValueError for tables or run facts that break the contract, BundleError when
     `directory` exists, StorageError when the disk refuses.
     """
-    _check_contents(run, tables)
+    _check_run(run)
+    _check_tables(tables)
+    for name in REQUIRED_TABLES:
+        if name not in tables:
+            raise ValueError(f"table {name} is missing")
+    return write_bundle_in_batches(directory, manifest=manifest, batches=[tables], run=lambda: run)
+
+
+def write_bundle_in_batches(
+    directory: Path,
+    *,
+    manifest: Mapping[str, Any],
+    batches: Iterable[Mapping[str, pa.Table]],
+    run: Callable[[], Mapping[str, Any]],
+) -> Path:
+    """`write_bundle` for facts that come some at a time; `run` is asked once all batches are written.
+
+    A bundle always has `attempts` and `streams`, though they be empty. Raises as `write_bundle` does.
+    """
     if directory.exists():
         raise BundleError(f"{directory}: a run bundle is already there; name another directory")
     partial = directory.with_name(directory.name + ".partial")
@@ -100,7 +120,7 @@ def write_bundle(
         if partial.exists():
             shutil.rmtree(partial)
         partial.mkdir(parents=True)
-        _write_files(partial, manifest, run, tables)
+        _write_files(partial, manifest, batches, run)
         _sync_directory(partial)
         partial.rename(directory)
         _sync_directory(directory.parent)
@@ -131,14 +151,14 @@ def read_bundle(directory: Path) -> Bundle:
     return Bundle(directory, _read_object(directory / MANIFEST_FILE), run, tables)
 
 
-def _check_contents(run: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+def _check_run(run: Mapping[str, Any]) -> None:
     unknown = sorted(set(run) - set(STUDY_KEYS) - set(RUN_KEYS))
     missing = sorted(key for key in REQUIRED_KEYS if run.get(key) is None)
     if unknown or missing:
         raise ValueError(f"run facts: unknown keys {unknown}, missing keys {missing}")
-    for name in REQUIRED_TABLES:
-        if name not in tables:
-            raise ValueError(f"table {name} is missing")
+
+
+def _check_tables(tables: Mapping[str, pa.Table]) -> None:
     for name, table in tables.items():
         if name not in TABLES:
             raise ValueError(f"no table {name} in the ledger")
@@ -147,16 +167,26 @@ def _check_contents(run: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> N
 
 
 def _write_files(
-    folder: Path, manifest: Mapping[str, Any], run: Mapping[str, Any], tables: Mapping[str, pa.Table]
+    folder: Path,
+    manifest: Mapping[str, Any],
+    batches: Iterable[Mapping[str, pa.Table]],
+    run: Callable[[], Mapping[str, Any]],
 ) -> None:
-    facts = dict(run)
+    _write_json(folder / MANIFEST_FILE, dict(manifest))
+    with contextlib.ExitStack() as stack:
+        writers: dict[str, pq.ParquetWriter] = {}
+        for batch in itertools.chain(batches, [{name: TABLES[name].empty_table() for name in REQUIRED_TABLES}]):
+            _check_tables(batch)
+            for name, table in batch.items():
+                if name not in writers:
+                    writers[name] = stack.enter_context(_parquet(folder / f"{name}.parquet", table.schema))
+                writers[name].write_table(table)
+    facts = dict(run())
+    _check_run(facts)
     load_value = facts.get("load_value")
     if isinstance(load_value, float) and math.isinf(load_value):
         facts["load_value"] = "inf"
-    _write_json(folder / MANIFEST_FILE, dict(manifest))
     _write_json(folder / RUN_FILE, facts)
-    for name, table in tables.items():
-        _write_parquet(folder / f"{name}.parquet", table)
     files = {path.name: _fingerprint(path) for path in sorted(folder.iterdir())}
     _write_json(folder / CHECKSUMS_FILE, {"bundle_version": BUNDLE_VERSION, "files": files})
 
@@ -168,18 +198,20 @@ def _write_json(path: Path, value: Any) -> None:
         os.fsync(file.fileno())
 
 
-def _write_parquet(path: Path, table: pa.Table) -> None:
+@contextlib.contextmanager
+def _parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     # Time lists rise by small steps: delta encoding halves them; everything else repeats, so a dictionary serves.
-    leaves = [_leaf(field) for field in table.schema]
+    leaves = [_leaf(field) for field in schema]
     deltas = {leaf: "DELTA_BINARY_PACKED" for leaf in leaves if leaf in _DELTA_LEAVES}
     with path.open("wb") as file:
-        pq.write_table(
-            table,
+        with pq.ParquetWriter(
             file,
+            schema,
             compression="zstd",
             use_dictionary=[leaf for leaf in leaves if leaf not in deltas],
             column_encoding=deltas or None,
-        )
+        ) as writer:
+            yield writer
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,7 +1,7 @@
 """From the workers' facts to the ledger's tables: one clock, one row per scheduled request."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,124 +13,140 @@ from tfbench.core.redact import Redactor
 from tfbench.load.decode import KIND_NAMES
 from tfbench.load.feeders import Tick, phase_of
 from tfbench.load.job import LoadJob
-from tfbench.load.readback import Ended, WorkerFacts
+from tfbench.load.readback import Ended, WorkerReader
 from tfbench.load.requests import request_id_of
 from tfbench.load.spool import SentRecord
 from tfbench.load.stampmap import I64, StampMap
 from tfbench.load.supervise import LoadEnd
+from tfbench.load.tally import Tally
 
 
 def _column(parts: list[bytes], dtype: str) -> NDArray[Any]:
     return np.frombuffer(b"".join(parts), dtype=dtype)
 
 
-@dataclass(frozen=True)
-class Assembled:
-    """The ledger's per-run tables (pyarrow), the workers' facts and what assembling found out."""
-
-    tables: dict[str, Any]
-    first_ns: int | None
-    last_end_ns: int | None
-    user_lag_ns: I64
-    clock_steps: int
-
-
-def assemble(
-    run_id: str,
-    jobs: Sequence[LoadJob],
-    end: LoadEnd,
-    facts: Sequence[WorkerFacts],
-    base: ClockBase,
-    host: str,
-) -> Assembled:
-    """Arrow tables `attempts`, `streams`, `texts`, `raw`, `clock_anchors` of one load.
+@dataclass
+class Assembler:
+    """Turns a load's spools into the ledger's tables, batch by batch, and keeps the tally that signals need.
 
     Every tick of a frozen schedule gets a row: ticks no worker spoke of are `unsent`; sent ones
     without an end (their worker died) are `unfinished`.
     """
+
+    run_id: str
+    jobs: Sequence[LoadJob]
+    end: LoadEnd
+    base: ClockBase
+    host: str
+    readers: list[WorkerReader] = field(init=False)
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self.readers = [WorkerReader(worker.spool_path, worker.worker) for worker in self.end.workers]
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        """What the workers said at their end, once the batches are read."""
+        return [one.summary for one in self.readers if one.summary is not None]
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Arrow tables `attempts`, `streams`, `texts`, `raw` of some attempts at a time; last, `clock_anchors`."""
+        job = self.jobs[0]
+        redactor = Redactor(job.secrets)
+        seen = _Seen(job)
+        steps = 0
+        anchors: list[Anchor] = []
+        for reader in self.readers:
+            for batch in reader.batches():
+                rows = _Rows(self.run_id, self.host, redactor)
+                rows.add_calls(batch, reader.worker, StampMap(self.base, reader.anchors), self.base)
+                seen.add(one.sent.attempt for one in batch)
+                yield self._tables(rows)
+            rows = _Rows(self.run_id, self.host, redactor)
+            for tick in reader.planned.values():
+                at = tick._replace(scheduled_ns=tick.scheduled_ns + self.base.offset_ns)
+                rows.add_unsent(at, reader.worker, job)
+            yield self._tables(rows)
+            steps += StampMap(self.base, reader.anchors).steps
+            anchors += reader.anchors
+        self.tally.clock_steps = steps
+        for ticks in seen.unsent(self.end.start_ns + self.base.offset_ns):
+            rows = _Rows(self.run_id, self.host, redactor)
+            for tick in ticks:
+                rows.add_unsent(tick, tick.attempt % job.workers, job)
+            yield self._tables(rows)
+        yield {"clock_anchors": _anchors_table(self.run_id, self.host, anchors)}
+
+    def _tables(self, rows: "_Rows") -> dict[str, Any]:
+        tables = rows.tables()
+        self.tally.add(tables["attempts"], tables["streams"], rows.user_lag_ns)
+        return tables
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A whole load's tables in memory, for loads that are small enough."""
+
+    tables: dict[str, Any]
+    tally: Tally
+    summaries: list[dict[str, Any]]
+
+
+def assemble(run_id: str, jobs: Sequence[LoadJob], end: LoadEnd, base: ClockBase, host: str) -> Assembled:
+    """All of an `Assembler`'s batches at once, in order of attempts."""
     import pyarrow as pa
 
-    from tfbench.ledger.schemas import ATTEMPTS, CLOCK_ANCHORS, RAW, STREAMS, TEXTS
+    assembler = Assembler(run_id, jobs, end, base, host)
+    parts: dict[str, list[Any]] = {}
+    for batch in assembler.batches():
+        for name, table in batch.items():
+            parts.setdefault(name, []).append(table)
+    tables = {name: pa.concat_tables(found) for name, found in parts.items()}
+    for name in ("attempts", "streams"):
+        tables[name] = tables[name].sort_by("attempt_id")
+    return Assembled(tables, assembler.tally, assembler.summaries)
 
-    rows = _Rows(run_id, host, Redactor(jobs[0].secrets))
-    steps = 0
-    anchors_rows: list[tuple[int, int, int]] = []
-    for one in facts:
-        anchors = [Anchor(*a) for a in (one.summary or {}).get("anchors", ())]
-        stamp_map = StampMap(base, anchors)
-        steps += stamp_map.steps
-        anchors_rows.extend((a.mono_ns, a.real_ns, a.width_ns) for a in anchors)
-        rows.add_worker(one, stamp_map, base)
-    _add_unsent(rows, jobs, facts, end, base)
-    rows.sort()
-    attempts = pa.table({name: pa.array(rows.columns[name], ATTEMPTS.field(name).type) for name in ATTEMPTS.names})
-    streams = rows.streams_table(pa, STREAMS)
-    texts = pa.table(
+
+class _Seen:
+    """Which ticks of a frozen schedule were spoken of."""
+
+    def __init__(self, job: LoadJob) -> None:
+        self._job = job
+        closed = job.mode == Mode.CLOSED
+        self._offsets: I64 = np.zeros(0, dtype=np.int64) if closed else job.plan.offsets_ns
+        self._seen = np.zeros(len(self._offsets), dtype=bool)
+
+    def add(self, attempts: Iterable[int]) -> None:
+        """These were; retries, whose ids lie beyond the schedule, are passed over."""
+        ids = np.fromiter(attempts, dtype=np.int64)
+        self._seen[ids[ids < len(self._seen)]] = True
+
+    def unsent(self, start_ns: int, ticks: int = 50_000) -> Iterator[list[Tick]]:
+        """The others, in client time, some at a time."""
+        job = self._job
+        left = np.flatnonzero(~self._seen)
+        for at in range(0, len(left), ticks):
+            yield [
+                Tick(i, start_ns + offset, 0, phase_of(offset, job.warmup_ns, job.duration_ns), -1, i)
+                for i, offset in ((int(i), int(self._offsets[i])) for i in left[at : at + ticks])
+            ]
+
+
+def _anchors_table(run_id: str, host: str, anchors: Sequence[Anchor]) -> Any:
+    import pyarrow as pa
+
+    from tfbench.ledger.schemas import CLOCK_ANCHORS
+
+    return pa.table(
         {
-            "run_id": pa.array([run_id] * len(rows.texts), pa.string()),
-            "attempt_id": pa.array([t[0] for t in rows.texts], pa.int64()),
-            "prompt": pa.array([t[1] for t in rows.texts], pa.string()),
-            "output": pa.array([t[2] for t in rows.texts], pa.string()),
-        },
-        schema=TEXTS,
-    )
-    raw = pa.table(
-        {
-            "run_id": pa.array([run_id] * len(rows.raw), pa.string()),
-            "attempt_id": pa.array([r[0] for r in rows.raw], pa.int64()),
-            "bytes": pa.array([r[1] for r in rows.raw], pa.binary()),
-        },
-        schema=RAW,
-    )
-    clock_anchors = pa.table(
-        {
-            "run_id": pa.array([run_id] * len(anchors_rows), pa.string()),
-            "host": pa.array([host] * len(anchors_rows), pa.string()),
-            "mono_ns": pa.array([a[0] for a in anchors_rows], pa.int64()),
-            "real_ns": pa.array([a[1] for a in anchors_rows], pa.int64()),
-            "width_ns": pa.array([a[2] for a in anchors_rows], pa.int64()),
+            "run_id": pa.array([run_id] * len(anchors), pa.string()),
+            "host": pa.array([host] * len(anchors), pa.string()),
+            "mono_ns": pa.array([a.mono_ns for a in anchors], pa.int64()),
+            "real_ns": pa.array([a.real_ns for a in anchors], pa.int64()),
+            "width_ns": pa.array([a.width_ns for a in anchors], pa.int64()),
         },
         schema=CLOCK_ANCHORS,
     )
-    ends = [ns for ns in rows.columns["end_ns"] if ns is not None]
-    scheduled = rows.columns["scheduled_ns"]
-    return Assembled(
-        {
-            "attempts": attempts.cast(ATTEMPTS),
-            "streams": streams,
-            "texts": texts,
-            "raw": raw,
-            "clock_anchors": clock_anchors,
-        },
-        min(scheduled) if scheduled else None,
-        max(ends) if ends else None,
-        np.concatenate(rows.user_lags) if rows.user_lags else np.zeros(0, dtype=np.int64),
-        steps,
-    )
-
-
-def with_row(attempts: Any, row: Mapping[str, Any]) -> Any:
-    """`attempts` (a table of the ledger) with one more row in front; columns the row lacks are null."""
-    import pyarrow as pa
-
-    return pa.concat_tables([pa.Table.from_pylist([dict(row)], schema=attempts.schema), attempts])
-
-
-def _add_unsent(
-    rows: "_Rows", jobs: Sequence[LoadJob], facts: Sequence[WorkerFacts], end: LoadEnd, base: ClockBase
-) -> None:
-    job = jobs[0]
-    for one in facts:
-        for tick in one.planned:
-            rows.add_unsent(tick._replace(scheduled_ns=tick.scheduled_ns + base.offset_ns), one.worker, job)
-    if job.mode == Mode.CLOSED:
-        return
-    seen = set(rows.columns["attempt_id"])
-    start = end.start_ns + base.offset_ns
-    for index, offset in enumerate(job.plan.offsets_ns.tolist()):
-        if index not in seen:
-            phase = phase_of(offset, job.warmup_ns, job.duration_ns)
-            rows.add_unsent(Tick(index, start + offset, 0, phase, -1, index), index % job.workers, job)
 
 
 def _edges(ended: Ended) -> tuple[int, int, int, int]:
@@ -152,21 +168,15 @@ class _Rows:
         self.run_id = run_id
         self.host = host
         self._redactor = redactor
-        self.columns: dict[str, list[Any]] = {name: [] for name in ATTEMPTS.names}
-        self.texts: list[tuple[int, str | None, str | None]] = []
-        self.raw: list[tuple[int, bytes]] = []
-        self.user_lags: list[I64] = []
-        self._stream_ids: list[int] = []
-        self._stream_sizes: list[int] = []
-        self._t: list[I64] = []
-        self._user: list[I64] = []
-        self._kinds: list[bytes] = []
-        self._tokens: list[bytes] = []
-        self._blur: list[I64] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in ATTEMPTS.names}
+        self._texts: list[tuple[int, str | None, str | None]] = []
+        self._raw: list[tuple[int, bytes]] = []
+        self.user_lag_ns: I64 = np.zeros(0, dtype=np.int64)
+        self._streams: Any = None
 
     def _add(self, **values: Any) -> None:
         values.setdefault("role", Role.LOAD.value)
-        for name, column in self.columns.items():
+        for name, column in self._columns.items():
             column.append(values.get(name))
 
     def add_unsent(self, tick: Tick, worker: int, job: LoadJob) -> None:
@@ -188,9 +198,8 @@ class _Rows:
             outcome=Outcome.UNSENT.value,
         )
 
-    def add_worker(self, facts: WorkerFacts, stamp_map: StampMap, base: ClockBase) -> None:
-        """Everything one worker spoke of."""
-        ends = facts.ends
+    def add_calls(self, ends: list[Ended], worker: int, stamp_map: StampMap, base: ClockBase) -> None:
+        """A batch of calls; one batch a `_Rows`."""
         sizes = [len(e.decoded.kinds) for e in ends]
         user_mono = _column([e.decoded.user for e in ends], "<i8")
         kernel = _column([e.decoded.kernel for e in ends], "<i8")
@@ -199,25 +208,16 @@ class _Rows:
         t, usable = stamp_map.to_client(kernel, user_mono)
         user = user_mono + base.offset_ns
         blur = np.where(exact & usable, 0, np.maximum(t - (lower + base.offset_ns), 0))
-        self.user_lags.append((user - t)[usable & exact])
-        edges = np.array(
-            [_edges(e) for e in ends],
-            dtype=np.int64,
-        ).reshape(-1, 4)
+        self.user_lag_ns = (user - t)[usable & exact]
+        edges = np.array([_edges(e) for e in ends], dtype=np.int64).reshape(-1, 4)
         first_t, _ = stamp_map.to_client(edges[:, 2], edges[:, 0])
         end_t, _ = stamp_map.to_client(edges[:, 3], edges[:, 1])
         at = 0
         for i, ended in enumerate(ends):
             part = usable[at : at + sizes[i]]
-            self._add_end(ended, facts.worker, base, int(first_t[i]), int(end_t[i]), part)
+            self._add_end(ended, worker, base, int(first_t[i]), int(end_t[i]), part)
             at += sizes[i]
-        self._stream_ids.extend(e.sent.attempt for e in ends)
-        self._stream_sizes.extend(sizes)
-        self._t.append(t)
-        self._user.append(user)
-        self._kinds.extend(e.decoded.kinds for e in ends)
-        self._tokens.extend(e.decoded.tokens for e in ends)
-        self._blur.append(blur)
+        self._streams = self._streams_table(ends, sizes, t, user, blur)
 
     def _sent_values(self, sent: SentRecord, worker: int, base: ClockBase) -> dict[str, Any]:
         def client(mono_ns: int) -> int | None:
@@ -277,39 +277,47 @@ class _Rows:
         attempt = ended.sent.attempt
         if ended.prompt is not None or ended.output is not None:
             output = None if ended.output is None else self._redactor.text(ended.output)
-            self.texts.append((attempt, ended.prompt, output))
+            self._texts.append((attempt, ended.prompt, output))
         if decoded.raw:
-            self.raw.append((attempt, self._redactor.data(decoded.raw)))
+            self._raw.append((attempt, self._redactor.data(decoded.raw)))
 
-    def sort(self) -> None:
-        """Rows in schedule order, whatever the workers' order of ends was."""
-        ids = self.columns["attempt_id"]
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        self.columns = {name: [column[i] for i in order] for name, column in self.columns.items()}
+    def tables(self) -> dict[str, Any]:
+        """The tables of these rows, by name."""
+        import pyarrow as pa
 
-    def streams_table(self, pa: Any, schema: Any) -> Any:
-        """The `streams` table in attempt order, its lists cut from whole columns."""
-        sizes = np.array(self._stream_sizes, dtype=np.int64)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        from tfbench.ledger.schemas import ATTEMPTS, RAW, STREAMS, TEXTS
 
-        def joined(parts: list[I64]) -> I64:
-            return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        columns = {name: pa.array(self._columns[name], ATTEMPTS.field(name).type) for name in ATTEMPTS.names}
+        texts = [{"run_id": self.run_id, "attempt_id": a, "prompt": p, "output": o} for a, p, o in self._texts]
+        raw = [{"run_id": self.run_id, "attempt_id": a, "bytes": data} for a, data in self._raw]
+        return {
+            "attempts": pa.table(columns, schema=ATTEMPTS),
+            "streams": STREAMS.empty_table() if self._streams is None else self._streams,
+            "texts": pa.Table.from_pylist(texts, schema=TEXTS),
+            "raw": pa.Table.from_pylist(raw, schema=RAW),
+        }
 
-        codes = _column(self._kinds, "u1")
-        names = pa.array(KIND_NAMES)
-        kinds = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), names).cast(pa.string())
-        tokens = _column(self._tokens, "<i4")
+    def _streams_table(self, ends: list[Ended], sizes: list[int], t: I64, user: I64, blur: I64) -> Any:
+        """The `streams` table, its lists cut from whole columns."""
+        import pyarrow as pa
+
+        from tfbench.ledger.schemas import STREAMS
+
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+        codes = _column([e.decoded.kinds for e in ends], "u1")
+        tokens = _column([e.decoded.tokens for e in ends], "<i4")
         lists = {
-            "t_ns": pa.array(joined(self._t)),
-            "user_ns": pa.array(joined(self._user)),
-            "kind": kinds,
+            "t_ns": pa.array(t),
+            "user_ns": pa.array(user),
+            "kind": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(KIND_NAMES)).cast(
+                pa.string()
+            ),
             "tokens": pa.array(tokens, pa.int32(), mask=tokens < 0),
-            "blur_ns": pa.array(joined(self._blur)),
+            "blur_ns": pa.array(blur),
         }
         columns: dict[str, Any] = {
             "run_id": pa.array([self.run_id] * len(sizes), pa.string()),
-            "attempt_id": pa.array(self._stream_ids, pa.int64()),
+            "attempt_id": pa.array([e.sent.attempt for e in ends], pa.int64()),
         }
-        for name, values in lists.items():
-            columns[name] = pa.ListArray.from_arrays(pa.array(offsets), values)
-        return pa.table(columns, schema=schema).sort_by("attempt_id")
+        columns |= {name: pa.ListArray.from_arrays(offsets, values) for name, values in lists.items()}
+        return pa.table(columns, schema=STREAMS)

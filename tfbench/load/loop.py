@@ -88,7 +88,6 @@ class WorkerLoop:
         self._event_count = 0
         self._density_mark_ns = 0
         self._next_second_ns = 0
-        self._anchors: list[Anchor] = [read_anchor()]
         self._cpu_windows: list[float] = []
         self._cpu_mark = (_mono(), time.process_time_ns())
         self._cpu_start_ns = 0
@@ -190,6 +189,9 @@ class WorkerLoop:
             ),
         )
 
+    def _write_anchor(self, anchor: Anchor) -> None:
+        self._spool.append("anchor", (anchor.mono_ns, anchor.real_ns, anchor.width_ns))
+
     def _write_parts(self) -> None:
         # The bytes of long streams go to the spool while they run, so that they don't pile up.
         for call in () if self._keep_reads else self._in_flight.values():
@@ -201,6 +203,7 @@ class WorkerLoop:
 
     def run(self, start_ns: int, feeders: Feeders) -> None:
         """Run to the end of the drain, a stop from the parent, or the parent's death."""
+        self._write_anchor(read_anchor())
         self._start_ns = start_ns
         self._last_due_ns = feeders.last_due_ns
         self._retries, self._freed = feeders.retries, feeders.freed
@@ -308,7 +311,7 @@ class WorkerLoop:
         self._stopping = True
 
     def _each_second(self, now: int) -> None:
-        self._anchors.append(read_anchor(3))
+        self._write_anchor(read_anchor(3))
         cpu = time.process_time_ns()
         wall_then, cpu_then = self._cpu_mark
         self._cpu_windows.append((cpu - cpu_then) / max(now - wall_then, 1))
@@ -346,7 +349,7 @@ class WorkerLoop:
         for call in list(self._in_flight.values()):
             self._wire.abort(call, Ending.CUT, "interrupted" if self._interrupted else "cut at the end of drain")
         self._wire.close()
-        self._anchors.append(read_anchor())
+        self._write_anchor(read_anchor())
         wall_then, cpu_then = self._cpu_mark
         wall = _mono() - wall_then
         if wall > _SECOND_NS // 4:
@@ -355,7 +358,6 @@ class WorkerLoop:
             "start_ns": self._start_ns,
             "ended_ns": ended_ns,
             "interrupted": self._interrupted,
-            "anchors": [(a.mono_ns, a.real_ns, a.width_ns) for a in self._anchors],
             "cpu_ns": time.process_time_ns() - self._cpu_start_ns,
             "cpu_windows": self._cpu_windows,
             "exhausted": self._wire.exhausted,

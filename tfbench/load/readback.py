@@ -1,9 +1,11 @@
 """The parent reads a worker's spool back: every call decoded, its bytes let go."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tfbench.core.clocks import Anchor
 from tfbench.load.call import Call, Ending
 from tfbench.load.decode import Decoded, decode
 from tfbench.load.feeders import Tick
@@ -21,17 +23,66 @@ class Ended:
     output: str | None
 
 
-@dataclass(frozen=True)
-class WorkerFacts:
-    """What one worker left: every call it sent or gave up, retries planned but never taken up, its summary.
+@dataclass
+class WorkerReader:
+    """Reads one worker's spool in batches of decoded calls; what isn't a call is gathered on the way.
 
-    The summary is None when the worker died before it.
+    `anchors` grow as the file is read: a batch is given out only once an anchor after its last call is
+    known. `planned` holds retries never taken up and `summary` what the worker said at its end (None when
+    it died before); both are complete once the batches are.
     """
 
+    path: Path
     worker: int
-    ends: list[Ended]
-    planned: list[Tick]
-    summary: dict[str, Any] | None
+    anchors: list[Anchor] = field(default_factory=list)
+    planned: dict[int, Tick] = field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+    _dialect: str = ""
+    _keep_text: bool = False
+    _parts: dict[int, list[Any]] = field(default_factory=dict)
+
+    def batches(self, calls: int = 10_000) -> Iterator[list[Ended]]:
+        """Decoded calls, about `calls` at a time, in order of their ends."""
+        batch: list[Ended] = []
+        sends: dict[int, SentRecord] = {}
+        for kind, record in read_spool(self.path):
+            if kind == "sent":
+                sent = SentRecord(*record)
+                sends[sent.attempt] = sent
+                self.planned.pop(sent.attempt, None)
+            elif kind == "part":
+                self._parts.setdefault(record[0], []).extend(record[1])
+            elif kind == "raw":
+                raw = RawRecord(*record)
+                sent = SentRecord(*raw.sent)
+                sends.pop(sent.attempt, None)
+                self.planned.pop(sent.attempt, None)
+                batch.append(self._ended(sent, raw))
+            elif kind == "planned":
+                tick = Tick(*record)
+                self.planned[tick.attempt] = tick
+            elif kind == "anchor":
+                self.anchors.append(Anchor(*record))
+                if len(batch) >= calls:
+                    yield batch
+                    batch = []
+            elif kind == "job":
+                self._dialect, self._keep_text = record
+            elif kind == "summary":
+                self.summary = record[0]
+        batch.extend(self._ended(sent, None) for sent in sends.values())
+        if batch:
+            yield batch
+
+    def _ended(self, sent: SentRecord, raw: RawRecord | None) -> Ended:
+        reads = self._parts.pop(sent.attempt, [])
+        if raw is not None:
+            reads.extend(raw.reads)
+        decoded = decode(_call_of(sent, raw, reads), self._dialect)
+        output = decoded.output if self._keep_text else None
+        # Neither the reads nor the text are needed any more.
+        bare = None if raw is None else raw._replace(reads=[])
+        return Ended(sent, bare, decoded._replace(output=""), None if raw is None else raw.prompt, output)
 
 
 def _call_of(sent: SentRecord, raw: RawRecord | None, reads: list[Any]) -> Call:
@@ -56,53 +107,3 @@ def _call_of(sent: SentRecord, raw: RawRecord | None, reads: list[Any]) -> Call:
     call.end_ns = raw.end_ns
     call.end_kernel_ns = raw.end_kernel_ns
     return call
-
-
-def read_worker(path: Path, worker: int) -> WorkerFacts:
-    """All records of one spool, its calls decoded."""
-    ends: list[Ended] = []
-    sends: dict[int, SentRecord] = {}
-    planned: dict[int, Tick] = {}
-    parts: dict[int, list[Any]] = {}
-    summary: dict[str, Any] | None = None
-    dialect, keep_text = "", False
-
-    def ended(sent: SentRecord, raw: RawRecord | None) -> None:
-        reads = parts.pop(sent.attempt, [])
-        if raw is not None:
-            reads.extend(raw.reads)
-        decoded = decode(_call_of(sent, raw, reads), dialect)
-        output = decoded.output if keep_text else None
-        # Neither the reads nor the text are needed any more.
-        ends.append(
-            Ended(
-                sent,
-                raw._replace(reads=[]) if raw is not None else None,
-                decoded._replace(output=""),
-                raw.prompt if raw is not None else None,
-                output,
-            )
-        )
-
-    for kind, record in read_spool(path):
-        if kind == "sent":
-            sent = SentRecord(*record)
-            sends[sent.attempt] = sent
-        elif kind == "part":
-            parts.setdefault(record[0], []).extend(record[1])
-        elif kind == "raw":
-            raw = RawRecord(*record)
-            sent = SentRecord(*raw.sent)
-            sends.pop(sent.attempt, None)
-            ended(sent, raw)
-        elif kind == "planned":
-            tick = Tick(*record)
-            planned[tick.attempt] = tick
-        elif kind == "job":
-            dialect, keep_text = record
-        elif kind == "summary":
-            summary = record[0]
-    for sent in sends.values():
-        ended(sent, None)
-    taken_up = {one.sent.attempt for one in ends}
-    return WorkerFacts(worker, ends, [tick for tick in planned.values() if tick.attempt not in taken_up], summary)

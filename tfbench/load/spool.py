@@ -2,7 +2,7 @@
 
 Records are length-prefixed marshal tuples: the project's own, read back by the same Python that
 wrote them, moments later. The first item names the record: "job" (dialect, whether texts are kept),
-"sent", "part" (attempt, reads), "raw", "planned" (the tick of a retry) or "summary". What a
+"sent", "part" (attempt, reads), "raw", "planned" (the tick of a retry), "anchor" or "summary". What a
 response means is decoded from here, after the load: the worker only writes down bytes and times.
 """
 

@@ -27,7 +27,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Flags:
-    """Which of a run's attempts are so: value bool [n]; score float64 [n], latency ÷ limit, above 1 where they aren't."""
+    """Which of a run's attempts are so: value bool [n]; score float64 [n], latency ÷ limit: above 1 where not."""
 
     value: BoolArray
     score: FloatArray

@@ -149,7 +149,7 @@ def standing_notes(data: ReportData) -> list[str]:
         if status:
             notes.append(f"{load.label}: {status} of {len(data.runs_at(load))} runs")
     for words, counted in (
-        ("met an SLO term vacuously (one output token or chunk, or unknown)", {c.load: c.vacuous for c in data.counts}),
+        ("met an SLO term vacuously (one output token or chunk)", {c.load: c.vacuous for c in data.counts}),
         (
             "ok, but not good because the tokens or chunks of an SLO term are unknown",
             {c.load: c.term_unknown for c in data.counts},

@@ -1,5 +1,6 @@
 """Fractions of attempts: Clopper-Pearson on an effective number of attempts."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -70,7 +71,8 @@ def pooled_fraction(
 
     notes = list(reasons)
     if worth / k < FEW:
-        notes.append(f"not settled: a run is worth {worth / k:.2g} independent attempts, a fraction takes {FEW:g}")
+        each = math.floor(10 * worth / k) / 10
+        notes.append(f"not settled: a run is worth {each:g} independent attempts, a fraction takes {FEW:g}")
     lo: float | None = low
     hi: float | None = high
     if hits == 0:
@@ -134,8 +136,8 @@ def _margin(score: FloatArray, good: BoolArray, *, upper: bool) -> float:
     median = float(sample_quantile(score, 0.5))
     last = float(score[good].max()) if upper else float(score[~good].min())
     if last == median:
-        return float("inf")
-    if not np.isfinite(median) or not np.isfinite(last):
+        return math.inf
+    if not (math.isfinite(median) and math.isfinite(last)):
         return 1.0
     return max(1.0, (1.0 - median) / (last - median))
 

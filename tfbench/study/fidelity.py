@@ -18,7 +18,6 @@ from tfbench.core.errors import EndpointError
 from tfbench.core.kinds import OUTPUT_KINDS, Outcome, Phase
 from tfbench.load.assemble import Assembled, assemble
 from tfbench.load.job import LoadJob
-from tfbench.load.readback import WorkerFacts, read_worker
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
 from tfbench.load.target import resolve_target
@@ -109,7 +108,6 @@ class Offered:
     jobs: Sequence[LoadJob]
     base: ClockBase
     end: LoadEnd
-    facts: Sequence[WorkerFacts]
     assembled: Assembled
     signals: dict[str, float | None]
     verdict: Verdict
@@ -153,13 +151,13 @@ def offer(
     jobs = make_jobs(replace(context, workers=workers), plan, f"{context.study_id}-{plan.load_value:g}")
     base = ClockBase.start()
     end = run_load(jobs, on_start=on_start, on_progress=on_progress)
-    facts = [read_worker(worker.spool_path, worker.worker) for worker in end.workers]
-    assembled = assemble(jobs[0].run_id, jobs, end, facts, base, str(context.host["name"]))
-    signals = measure_signals(str(context.frozen.manifest.load.mode), assembled, facts, end)
+    assembled = assemble(jobs[0].run_id, jobs, end, base, str(context.host["name"]))
+    mode = str(context.frozen.manifest.load.mode)
+    signals = measure_signals(mode, assembled.tally, assembled.summaries, end)
     dead = tuple(worker.dead for worker in end.workers if worker.dead)
     status = "interrupted" if end.interrupted else "failed" if dead else "complete"
     verdict = judge_validity(signals_with_limits(signals, None), status=status, notes=dead)
-    return Offered(context, plan, jobs, base, end, facts, assembled, signals, verdict)
+    return Offered(context, plan, jobs, base, end, assembled, signals, verdict)
 
 
 @dataclass(frozen=True)
@@ -276,7 +274,7 @@ def fidelity(offered: Offered, truth: dict[str, list[int]]) -> dict[str, Any]:
     first = chunks.first
     true_gaps = _gaps(chunks.true, first)
     inside = (chunks.true <= chunks.t + INSIDE_NS) & (chunks.true >= chunks.t - chunks.blur - INSIDE_NS)
-    summaries = [one.summary for one in offered.facts if one.summary]
+    summaries = offered.assembled.summaries
     all_chunks = sum(len(stamps) for stamps in truth.values())
     cpu_ns = sum(one["cpu_ns"] for one in summaries)
     signals = offered.signals

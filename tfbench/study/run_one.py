@@ -1,21 +1,22 @@
 """One run: plan its load, send it, close its bundle."""
 
-from collections import Counter
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfbench.core.clocks import ClockBase
-from tfbench.core.kinds import Outcome, Phase, RunStatus
+from tfbench.core.kinds import RunStatus
 from tfbench.core.version import VERSION
-from tfbench.ledger.bundle import write_bundle
+from tfbench.ledger.bundle import write_bundle_in_batches
+from tfbench.ledger.schemas import TABLES
 from tfbench.load import stamps
-from tfbench.load.assemble import Assembled, assemble, with_row
+from tfbench.load.assemble import Assembler
 from tfbench.load.job import Limits, LoadJob
-from tfbench.load.readback import read_worker
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
+from tfbench.load.tally import Tally
 from tfbench.load.target import Target
 from tfbench.manifest import Frozen, Manifest, RunPlan, adapter
 from tfbench.schedule import build_schedule
@@ -128,78 +129,87 @@ def close_run(
     context: StudyContext, plan: RunPlan, run_id: str, jobs: list[LoadJob], base: ClockBase, end: LoadEnd
 ) -> RunDone:
     """Read the spools, write the bundle, remove the spools."""
-    facts = [read_worker(worker.spool_path, worker.worker) for worker in end.workers]
-    assembled = assemble(run_id, jobs, end, facts, base, str(context.host.get("name")))
-    mode = context.frozen.manifest.load.mode
-    measured = measure_signals(mode, assembled, facts, end)
-    ttft = context.frozen.manifest.slo.ttft_ms
-    signals = signals_with_limits(measured, ttft)
+    assembler = Assembler(run_id, jobs, end, base, str(context.host.get("name")))
+    tally = assembler.tally
     dead = tuple(worker.dead for worker in end.workers if worker.dead)
     status = RunStatus.INTERRUPTED if end.interrupted else RunStatus.FAILED if dead else RunStatus.COMPLETE
-    start_ns, end_ns = _window(context.frozen.manifest, assembled, end, base)
-    plan_hash = getattr(jobs[0].plan, "sha256", None)
-    summary = [one.summary for one in facts if one.summary]
-    observed = {
+    manifest = context.frozen.manifest
+    signals: dict[str, Any] = {}
+
+    def facts() -> dict[str, Any]:
+        # Known only once every batch went by.
+        measured = measure_signals(str(manifest.load.mode), tally, assembler.summaries, end)
+        signals.update(signals_with_limits(measured, manifest.slo.ttft_ms))
+        start_ns, end_ns = _window(manifest, tally, end, base)
+        return {
+            "study_id": context.study_id,
+            "created_ns": context.created_ns,
+            "tfbench_version": VERSION,
+            "host": context.host,
+            "run_id": run_id,
+            "manifest_id": context.frozen.manifest_id,
+            "workload_id": context.frozen.workload_id,
+            "system_id": context.frozen.system_id,
+            "mode": str(manifest.load.mode),
+            "load_value": plan.load_value,
+            "repeat": plan.repeat,
+            "order_index": plan.order_index,
+            "seed": plan.seed,
+            "schedule_sha256": jobs[0].plan.sha256,
+            "status": status.value,
+            "measure_start_ns": start_ns,
+            "measure_end_ns": end_ns,
+            "observed": _observed(context, jobs, assembler.summaries, base),
+            "signals": signals,
+            "origin": "measured",
+        }
+
+    bundle = write_bundle_in_batches(
+        context.bundles / run_id,
+        manifest=context.frozen.document,
+        batches=itertools.chain(_probe_batch(context, plan, run_id), assembler.batches()),
+        run=facts,
+    )
+    for worker in end.workers:
+        worker.spool_path.unlink(missing_ok=True)
+    return RunDone(run_id, bundle, status, signals, dead, dict(tally.outcomes), dict(tally.tried), tally.first_error)
+
+
+def _probe_batch(context: StudyContext, plan: RunPlan, run_id: str) -> Iterator[dict[str, Any]]:
+    """The probe's row, in the study's first run."""
+    if plan.order_index == 0 and context.probe_attempt:
+        import pyarrow as pa
+
+        row = {**context.probe_attempt, "run_id": run_id, "host": context.host.get("name")}
+        yield {"attempts": pa.Table.from_pylist([row], schema=TABLES["attempts"])}
+
+
+def _observed(
+    context: StudyContext, jobs: list[LoadJob], summaries: list[dict[str, Any]], base: ClockBase
+) -> dict[str, Any]:
+    first = summaries[0] if summaries else {}
+    return {
         **context.observed,
         "address": context.target.shown_address,
         "stamps": "kernel" if context.use_stamps else "user",
-        "timer": summary[0]["timer"] if summary else None,
-        "scheduling": summary[0]["scheduling"] if summary else None,
+        "timer": first.get("timer"),
+        "scheduling": first.get("scheduling"),
         "connection_policy": jobs[0].connections,
-        "connections": sum(one["connections"] for one in summary),
+        "connections": sum(one["connections"] for one in summaries),
         "workers": len(jobs),
         "clock_offset_ns": base.offset_ns,
     }
-    run: dict[str, Any] = {
-        "study_id": context.study_id,
-        "created_ns": context.created_ns,
-        "tfbench_version": VERSION,
-        "host": context.host,
-        "run_id": run_id,
-        "manifest_id": context.frozen.manifest_id,
-        "workload_id": context.frozen.workload_id,
-        "system_id": context.frozen.system_id,
-        "mode": str(mode),
-        "load_value": plan.load_value,
-        "repeat": plan.repeat,
-        "order_index": plan.order_index,
-        "seed": plan.seed,
-        "schedule_sha256": plan_hash,
-        "status": status.value,
-        "measure_start_ns": start_ns,
-        "measure_end_ns": end_ns,
-        "observed": observed,
-        "signals": signals,
-        "origin": "measured",
-    }
-    tables = dict(assembled.tables)
-    if plan.order_index == 0 and context.probe_attempt:
-        probe = {**context.probe_attempt, "run_id": run_id, "host": context.host.get("name")}
-        tables["attempts"] = with_row(tables["attempts"], probe)
-    bundle = write_bundle(context.bundles / run_id, manifest=context.frozen.document, run=run, tables=tables)
-    for worker in end.workers:
-        worker.spool_path.unlink(missing_ok=True)
-    attempts = assembled.tables["attempts"]
-    pairs = list(zip(attempts["phase"].to_pylist(), attempts["outcome"].to_pylist(), strict=True))
-    outcomes = Counter(outcome for phase, outcome in pairs if phase == Phase.MEASURE)
-    # Retries and warm-up included: did anything at all get through?
-    tried = Counter(outcome for _, outcome in pairs if outcome not in (Outcome.UNSENT, Outcome.UNFINISHED))
-    error = next((text for text in attempts["error"].to_pylist() if text), "")
-    return RunDone(run_id, bundle, status, signals, dead, dict(outcomes), dict(tried), error)
 
 
-def _window(manifest: Manifest, assembled: Assembled, end: LoadEnd, base: ClockBase) -> tuple[int, int]:
+def _window(manifest: Manifest, tally: Tally, end: LoadEnd, base: ClockBase) -> tuple[int, int]:
     load = manifest.load
     start_ns = end.start_ns + base.offset_ns
     if load.duration_s is not None:
         measure_start = start_ns + _ns(load.warmup_s)
         return measure_start, measure_start + _ns(load.duration_s)
     # With a count the window runs from the first measured schedule to the last end, that one included.
-    attempts = assembled.tables["attempts"].to_pydict()
-    measured = [i for i, phase in enumerate(attempts["phase"]) if phase == Phase.MEASURE]
-    first = min((attempts["scheduled_ns"][i] for i in measured), default=start_ns)
-    last = max((attempts["end_ns"][i] or 0 for i in measured), default=0)
-    return first, max(last, first) + 1
+    first = start_ns if tally.first_scheduled_ns is None else tally.first_scheduled_ns
+    return first, max(tally.last_end_ns or 0, first) + 1
 
 
 def stamps_available() -> bool:
