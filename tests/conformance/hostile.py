@@ -252,7 +252,8 @@ def _ends() -> Iterator[Case]:
     yield with_body(
         "cut inside an event", delta("a") + delta("b")[:40], Expected("stream_error", "tx", "a", raw=b'{"id": "c"')
     )
-    yield with_body("cut inside a field name", delta("a") + b"dat", Expected("stream_error", "t", "a", says=NO_END))
+    cut = Expected("stream_error", "t", "a", raw=b"dat", says=NO_END)
+    yield with_body("cut inside a field name", delta("a") + b"dat", cut)
     yield with_body("usage and nothing else", usage(2), Expected("stream_error", "u", usage=GOOD_USAGE, says=NO_END))
     yield with_body("pings and nothing else", b": ping\n\n" * 3, Expected("stream_error", "ccc", says=NO_END))
     yield with_body("nothing", b"", Expected("stream_error", says="empty"))

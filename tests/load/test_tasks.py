@@ -260,6 +260,10 @@ def test_load_goes_on_until_every_workers_measured_tasks_have_ended(tmp_path: Pa
         (b"Thu, 01 Jan 1970 00:01:40 GMT", 50.0),
         (b"Thu, 01 Jan 1970 00:00:10 GMT", 0.0),
         (b"\xff\xfe", None),
+        (b"\xb2", None),
+        (b"Mon, 99999999999999999999 Jan 2020 00:00:00 GMT", None),
+        (b"1 Jan 2020 00:00:00 +99999999999999999999", None),
+        (b"9999999999999999999999", 999999999.0),
     ],
 )
 def test_retry_after_values(value: bytes, seconds: float | None) -> None:

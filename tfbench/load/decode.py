@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from tfbench.core.jsonio import sha256_hex
 from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
-from tfbench.load.call import Call, Ending
+from tfbench.load.call import Call, Ending, Read
 from tfbench.protocol import DIALECTS, SseParser, Usage, error_message, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
 _CODE = {kind: code for code, kind in enumerate(ChunkKind)}
 _RAW_KEPT_BYTES = 1 << 20
+_SSE_START_BYTES = 6
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"\xef\xbb\xbf")
 
 
@@ -49,10 +50,12 @@ class CallDecoder:
         "_decoder",
         "_dialect",
         "_finish_reason",
+        "_held",
         "_raw",
         "_rows",
         "_sse",
         "_streamed",
+        "_tail",
         "_texts",
         "_usage",
     )
@@ -70,21 +73,37 @@ class CallDecoder:
         self._streamed: bool | None = None
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
+        self._held: list[Read] = []
+        self._tail = b""
         self._counted_reads = 0
         self._counted_output = 0
 
     def step(self, max_reads: int) -> bool:
         """Decode at most `max_reads` recorded reads; True when none is left."""
         reads = self._call.reads
-        if reads and self._streamed is None:
-            self._streamed = self._is_stream(reads[0][4])
         for _ in range(min(max_reads, len(reads))):
-            user, kernel, lower, exact, data = reads.popleft()
-            if not self._streamed:
-                self._body.append(data)
-                continue
-            self._read(data, user, kernel, lower, exact)
+            read = reads.popleft()
+            if self._streamed:
+                self._read(*read)
+            elif self._streamed is False:
+                self._body.append(read[4])
+            else:
+                # Until it is known what this is; a read may hold a single byte.
+                self._held.append(read)
+                self._decide(last=False)
         return not reads
+
+    def _decide(self, *, last: bool) -> None:
+        start = b"".join(read[4] for read in self._held).lstrip(b" \r\n")
+        self._streamed = self._is_stream(start, last=last)
+        if self._streamed is None:
+            return
+        for read in self._held:
+            if self._streamed:
+                self._read(*read)
+            else:
+                self._body.append(read[4])
+        self._held.clear()
 
     def count_output(self) -> int:
         """Output chunks so far of a call in flight; the call keeps its reads."""
@@ -96,15 +115,20 @@ class CallDecoder:
                 self._counted_output += chunk is not None and chunk.kind in OUTPUT_KINDS
         return self._counted_output
 
-    def _is_stream(self, first: bytes) -> bool:
+    def _is_stream(self, start: bytes, *, last: bool) -> bool | None:
+        """Whether the body is an SSE stream, by what is said of it or by its first bytes; None = too few yet."""
         call = self._call
         if not 200 <= call.status < 300 or call.content_encoding not in (b"", b"identity"):
             return False
         if b"text/event-stream" in call.content_type:
             return True
-        return first.lstrip(b" \r\n").startswith(_SSE_STARTS) and b"html" not in call.content_type
+        if b"html" in call.content_type:
+            return False
+        if len(start) < _SSE_START_BYTES and not last:
+            return None
+        return start.startswith(_SSE_STARTS)
 
-    def _read(self, data: bytes, user: int, kernel: int, lower: int, exact: bool) -> None:
+    def _read(self, user: int, kernel: int, lower: int, exact: bool, data: bytes) -> None:
         size = len(data)
         feed = self._decoder.feed
         for event in self._sse.feed(data):
@@ -115,19 +139,25 @@ class CallDecoder:
             self._rows.append((kind, tokens, user, kernel, lower, exact and event.end == size))
             if text:
                 self._texts.append(text)
-            elif kind is ChunkKind.ERROR:
+            elif kind is ChunkKind.ERROR or (kind is ChunkKind.COMMENT and not event.comment):
                 self._keep(event.data)
 
     def _keep(self, data: bytes) -> None:
-        if len(self._raw) < _RAW_KEPT_BYTES:
+        if data and len(self._raw) < _RAW_KEPT_BYTES:
             self._raw += data[:_RAW_KEPT_BYTES] + b"\n"
 
     def finish(self) -> Decoded:
         """What the call came to; every read must have been decoded."""
         call = self._call
-        if self._streamed and self._sse.tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
+        if self._held:
+            self._decide(last=True)
+        tail = bytes(self._sse.tail)
+        if self._streamed and tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
-            self._read(b"\n\n", call.end_ns, call.end_kernel_ns, call.sent_ns, False)
+            before = len(self._rows)
+            self._read(call.end_ns, call.end_kernel_ns, call.sent_ns, False, b"\n\n")
+            tail = tail if len(self._rows) == before and not self._decoder.done else b""
+        self._tail = tail
         outcome, error = self._outcome()
         if self._streamed:
             self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
@@ -149,16 +179,16 @@ class CallDecoder:
             exact=bytes(exact),
             tokens=array("i", [-1 if n is None else n for n in tokens]).tobytes(),
             output=output,
-            raw=bytes(self._raw),
+            raw=bytes(self._raw) if outcome is Outcome.STREAM_ERROR else b"",
             ended_with_last_read=outcome is Outcome.OK and self._finished_in_silence(),
         )
 
     def _finished_in_silence(self) -> bool:
-        """The answer had its finish_reason, and we only waited for a server that left the response open."""
+        """The answer had its finish_reason or end mark, and we only waited for a server that left the response open."""
         waited = self._call.ending in (Ending.TIMEOUT, Ending.CUT)
-        return (
-            waited and bool(self._streamed) and self._decoder.error is None and self._decoder.finish_reason is not None
-        )
+        decoder = self._decoder
+        ended = decoder.finish_reason is not None or decoder.done
+        return waited and bool(self._streamed) and decoder.error is None and ended
 
     def _outcome(self) -> tuple[Outcome, str]:
         call = self._call
@@ -196,11 +226,16 @@ class CallDecoder:
             return Outcome.STREAM_ERROR, decoder.error
         finished = decoder.finish_reason is not None
         if call.ending is Ending.BROKEN and not finished:
-            self._keep(self._sse.tail)
+            self._keep(self._tail)
             return Outcome.STREAM_ERROR, call.error
         if finished or decoder.done:
             return Outcome.OK, ""
-        self._keep(self._sse.tail)
+        self._keep(self._tail)
+        if self._tail and not self._rows:
+            # Called a stream, but something else: an error's JSON, a page.
+            said = self._dialect.decode_body(self._tail).error
+            if said is not None:
+                return Outcome.STREAM_ERROR, said
         return Outcome.STREAM_ERROR, "the stream ended without finish_reason or end mark"
 
     def _body_outcome(self) -> tuple[Outcome, str]:
@@ -229,17 +264,24 @@ def decode(call: Call, dialect: str) -> Decoded:
 _WITHOUT_LOOKING = {
     Ending.CONNECT: Outcome.CONNECT_ERROR,
     Ending.LOST: Outcome.DISCONNECTED,
-    Ending.TIMEOUT: Outcome.TIMEOUT,
     Ending.CANCELLED: Outcome.CANCELLED,
     Ending.CUT: Outcome.UNFINISHED,
-    Ending.BROKEN: Outcome.STREAM_ERROR,
 }
+NEEDS_LOOKING = frozenset({Outcome.STREAM_ERROR, Outcome.TIMEOUT})
+"""Outcomes that only the bytes of a 2xx answer tell from `ok`: it may have said all before it broke or fell silent."""
 
 
 def outcome_of(call: Call, dialect: str, *, look_inside: bool) -> Outcome | None:
-    """The outcome of an ended call; a 2xx answer framed to its end is decoded only on `look_inside`, else None."""
+    """The outcome of an ended call, as `decode` would say.
+
+    None without `look_inside` where the call's bytes decide: it is `ok` or one of `NEEDS_LOOKING`.
+    """
     if call.ending in _WITHOUT_LOOKING:
         return _WITHOUT_LOOKING[call.ending]
+    if call.ending is Ending.TIMEOUT and not 200 <= call.status < 300:
+        return Outcome.TIMEOUT
+    if call.garbage:
+        return Outcome.STREAM_ERROR
     if not 200 <= call.status < 300:
         return Outcome.REJECTED if call.status in (429, 503) else Outcome.HTTP_ERROR
     if not look_inside:

@@ -20,6 +20,7 @@ _JSON_END = b"}\n\n"
 """How nearly every event ends: a quick no."""
 _DONE_ENDS = (b"[DONE]\n\n", b"[DONE]\r\n\r\n", b"[DONE]\n", b"[DONE]\r\n", b"[DONE]\r\r", b"[DONE]")
 _TAIL_BYTES = 32
+_LONGEST_KEEP_ALIVE_S = 86_400.0
 
 
 class Framing:
@@ -162,6 +163,9 @@ class Framing:
         if not tail.endswith(_JSON_END) and tail.endswith(_DONE_ENDS):
             call.done_seen_ns = user_ns
             call.end_kernel_ns = kernel_ns
+        elif call.done_seen_ns:
+            # It goes on after its end mark, so that wasn't the end.
+            call.done_seen_ns = 0
         return self._is_over(call, data) if over else False
 
     def _is_over(self, call: Call, data: memoryview | bytes) -> bool:
@@ -193,7 +197,9 @@ def _keep_alive_timeout_s(value: bytes) -> float:
         name, _, number = part.strip().partition(b"=")
         if name.lower() == b"timeout":
             try:
-                return max(float(number), 0.0)
+                seconds = float(number)
             except ValueError:
                 return 0.0
+            # Neither nan nor inf is a promise one can count on.
+            return min(seconds, _LONGEST_KEEP_ALIVE_S) if seconds > 0 else 0.0
     return 0.0

@@ -5,10 +5,9 @@ import time
 from collections.abc import Callable
 
 from tfbench.core.clocks import Anchor, read_anchor
-from tfbench.core.kinds import Outcome
 from tfbench.load.call import Call, Ending
 from tfbench.load.deadlines import Deadlines
-from tfbench.load.decode import CallDecoder, outcome_of
+from tfbench.load.decode import NEEDS_LOOKING, CallDecoder, outcome_of
 from tfbench.load.feeders import Feeders, Tick
 from tfbench.load.job import LoadJob
 from tfbench.load.poller import READ, Poller
@@ -82,8 +81,8 @@ class WorkerLoop:
         self._interrupted = False
         self._stopping = False
         self._told = False
-        # A task that failed inside a stream is known as such only from its bytes.
-        self._keep_reads = job.retry is not None and Outcome.STREAM_ERROR in job.retry.outcomes
+        # Some failures are known as such only from a call's bytes, so these must stay at hand.
+        self._keep_reads = job.retry is not None and not NEEDS_LOOKING.isdisjoint(job.retry.outcomes)
         self._dense = False
         self._event_count = 0
         self._density_mark_ns = 0

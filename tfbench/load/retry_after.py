@@ -8,9 +8,9 @@ def retry_after_s(value: bytes, now_s: float) -> float | None:
     text = value.decode("latin-1").strip()
     if not text:
         return None
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
         return max(parsedate_to_datetime(text).timestamp() - now_s, 0.0)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
