@@ -1,11 +1,13 @@
 """How the command line ends: full disks, readers who leave, Ctrl-C at any moment, bugs."""
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +195,8 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tfbench: interrupted\n")
 
 
-def interrupted(arguments: list[str], ready: Any) -> tuple[int, str]:
+def interrupted(arguments: list[str], wait_until_busy: Callable[[], None]) -> tuple[int, str]:
+    """Exit code and stderr of a command that gets Ctrl-C once it is busy."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tfbench.cli.main", *arguments],
         stdout=subprocess.DEVNULL,
@@ -202,34 +205,43 @@ def interrupted(arguments: list[str], ready: Any) -> tuple[int, str]:
         env=environment(),
     )
     with process:
-        ready()
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        try:
+            wait_until_busy()
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
     return process.returncode, told
 
 
 def test_ctrl_c_while_the_endpoint_is_probed(tmp_path: Path) -> None:
     manifest = tmp_path / "small.toml"
     manifest.write_text(TEXT)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as accepted:
         silent.settimeout(60)
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         arguments = ["run", str(manifest), "--url", url, "--warehouse", str(tmp_path / "w.duckdb")]
-        code, told = interrupted(arguments, silent.accept)
+
+        def wait_until_busy() -> None:
+            accepted.enter_context(silent.accept()[0])
+
+        code, told = interrupted(arguments, wait_until_busy)
     assert code == 130
     assert told.splitlines()[-1].startswith("tfbench: interrupted") and "Traceback" not in told
 
 
 def test_ctrl_c_while_a_query_runs(store: Path, tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    # The query has begun once it opens the pipe, from which it would wait for ever to read.
-    query = f"SELECT sum(sin(a.i * b.i)) FROM (FROM read_text('{fifo}')) f, range(1000000) a(i), range(1000000) b(i)"
+    begun = tmp_path / "begun.csv"
+    endless = "SELECT sum(sin(a.i * b.i)) FROM range(1000000) a(i), range(1000000) b(i)"
+    query = f"COPY (SELECT 1) TO '{begun}'; {endless}"
 
-    def ready() -> None:
-        fifo.write_text("x")
+    def wait_until_busy() -> None:
+        for _ in range(600):
+            if begun.exists():
+                return
+            time.sleep(0.1)
 
-    code, told = interrupted(["sql", query, "--warehouse", str(store)], ready)
+    code, told = interrupted(["sql", query, "--warehouse", str(store)], wait_until_busy)
     assert (code, told) == (130, "tfbench: interrupted\n")
 
 

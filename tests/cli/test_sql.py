@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.cli.sql import unlike
+from tfbench.cli.sql import sql, unlike
+from tfbench.core.errors import UsageError
 from tfbench.warehouse import Warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
-Sql = Callable[..., "subprocess.CompletedProcess[str]"]
+Ask = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +27,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sql(store: Path) -> Sql:
-    def ask(query: str, *options: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "tfbench.cli.main", "sql", query, "--warehouse", str(store), *options],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            timeout=60,
-            check=False,
-        )
+def ask(store: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """What the verb prints."""
 
-    return ask
+    def printed(query: str, json: bool = False) -> str:
+        sql(query, store, json)
+        return capsys.readouterr().out
+
+    return printed
 
 
 VALUES = {
@@ -75,37 +72,36 @@ VALUES = {
     "map {[1, 2]: 'x'}": {"[1,2]": "x"},
     "map {{'a': 1}: 'x'}": {'{"a":1}': "x"},
     "union_value(num := 2)": 2,
-    "'two\nlines \"quoted\" 雪'": 'two\nlines "quoted" 雪',
+    "'\x1b[31mtwo\nlines \"quoted\" 雪'": '\x1b[31mtwo\nlines "quoted" 雪',
 }
 
 
-def test_every_kind_of_value_as_json(sql: Sql) -> None:
+def test_every_kind_of_value_as_json(ask: Ask) -> None:
     columns = ", ".join(f"{expression} AS c{i}" for i, expression in enumerate(VALUES))
-    done = sql(f"SELECT {columns}", "--json")
-    assert done.returncode == 0, done.stderr
-    [row] = json.loads(done.stdout)
+    text = ask(f"SELECT {columns}", json=True)
+    [row] = json.loads(text)
     assert dict(zip(VALUES, row.values(), strict=True)) == VALUES
-    assert str(2**100) in done.stdout and str(2**63) in done.stdout
+    assert str(2**100) in text and str(2**63) in text
 
 
-def test_every_kind_of_value_as_text(sql: Sql) -> None:
+def test_every_kind_of_value_as_text(ask: Ask) -> None:
     columns = ", ".join(f"{expression} AS c{i}" for i, expression in enumerate(VALUES))
-    done = sql(f"SELECT {columns}")
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2
+    lines = ask(f"SELECT {columns}").splitlines()
+    assert len(lines) == 2
+    assert str(2**100) in lines[1] and '{"a":[1,null,"ü"]}' in lines[1] and "\x1b" not in lines[1]
 
 
-def test_text_is_a_table(sql: Sql) -> None:
+def test_text_is_a_table(ask: Ask) -> None:
     query = "SELECT * FROM (VALUES ('a', 1, 0.5::double), ('bcd', NULL, 'nan'), (NULL, 20, 'inf')) t(name, n, x)"
-    assert sql(query).stdout == "name     n    x\na        1  0.5\nbcd   NULL  nan\nNULL    20  inf\n"
-    assert sql("SELECT 1 WHERE false").stdout == "no rows\n"
-    assert json.loads(sql("SELECT 1 WHERE false", "--json").stdout) == []
+    assert ask(query) == "name     n    x\na        1  0.5\nbcd   NULL  nan\nNULL    20  inf\n"
+    assert ask("SELECT 1 WHERE false") == "no rows\n"
+    assert json.loads(ask("SELECT 1 WHERE false", json=True)) == []
 
 
-def test_names_given_twice(sql: Sql) -> None:
+def test_names_given_twice(ask: Ask) -> None:
     query = "SELECT 1 a, 2 a, 3 a_1, 4 a"
-    assert json.loads(sql(query, "--json").stdout) == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
-    assert sql(query).stdout.splitlines()[0].split() == ["a", "a", "a_1", "a"]
+    assert json.loads(ask(query, json=True)) == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+    assert ask(query).splitlines()[0].split() == ["a", "a", "a_1", "a"]
 
 
 @given(st.lists(st.sampled_from(["a", "a_1", "a_2", "b"]), max_size=8))
@@ -116,11 +112,10 @@ def test_names_become_unlike_and_the_first_stays(names: list[str]) -> None:
         assert told[names.index(name)] == name
 
 
-def test_many_rows(sql: Sql) -> None:
+def test_many_rows(ask: Ask) -> None:
     query = "SELECT i, repeat('x', (i // 1000)::int) AS s FROM range(2501) t(i) ORDER BY i"
-    assert [row["i"] for row in json.loads(sql(query, "--json").stdout)] == list(range(2501))
-    lines = sql(query).stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["i", *map(str, range(2501))]
+    assert [row["i"] for row in json.loads(ask(query, json=True))] == list(range(2501))
+    assert [line.split()[0] for line in ask(query).splitlines()] == ["i", *map(str, range(2501))]
 
 
 @pytest.mark.parametrize(
@@ -139,12 +134,14 @@ def test_many_rows(sql: Sql) -> None:
         ("SELECT CASE i WHEN 50000 THEN ('x' || i)::INT ELSE i END FROM range(60000) t(i)", "Could not convert"),
     ],
 )
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_query_without_rows_is_one_line(sql: Sql, query: str, says: str, options: tuple[str, ...]) -> None:
-    done = sql(query, *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tfbench: query: ") and done.stderr.count("\n") == 1
-    assert says in done.stderr
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_query_without_rows_is_one_line_and_prints_nothing(
+    ask: Ask, capsys: pytest.CaptureFixture[str], query: str, says: str, as_json: bool
+) -> None:
+    with pytest.raises(UsageError, match=f"^query: .*{says}") as told:
+        ask(query, json=as_json)
+    assert "\n" not in str(told.value)
+    assert capsys.readouterr().out == ""
 
 
 def test_no_room_for_the_rows_is_one_line(store: Path) -> None:

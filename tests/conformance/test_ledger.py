@@ -10,7 +10,7 @@ from tests.load.scripted import make_job, schedule
 from tfbench.core.clocks import ClockBase
 from tfbench.load.assemble import assemble
 from tfbench.load.call import Call
-from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
+from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter, pack_reads
 from tfbench.load.supervise import LoadEnd, WorkerEnd
 
 
@@ -22,7 +22,7 @@ def records(call: Call) -> tuple[SentRecord, RawRecord]:
         **{name: getattr(tick, name) for name in tick._fields},
         **{name: getattr(call, name) for name in Call.__slots__},
         "ending": ending.value,
-        "reads": list(call.reads),
+        "reads": pack_reads(call.reads),
     }
     sent = SentRecord(**{name: known[name] for name in SentRecord._fields})
     raw = {name: known[name] for name in RawRecord._fields if name != "sent"}

@@ -1,17 +1,24 @@
 """Opening a warehouse, and every way it can't be; studies, verdicts, queries."""
 
 import json
+import math
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.ledger.builder import MANIFEST, answer, write_run
 from tfbench.core.errors import StorageError, UsageError, WarehouseError
-from tfbench.warehouse import Warehouse, default_path
+from tfbench.warehouse import Warehouse, default_path, json_text
 from tfbench.warehouse.migrate import migrations
 
 TABLES = {
@@ -136,8 +143,7 @@ with Warehouse.open(Path(sys.argv[1])):
 """
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_warehouse_another_process_holds(path: Path, read_only: bool) -> None:
+def _hold(path: Path) -> "subprocess.Popen[str]":
     root = str(Path(__file__).parents[2])
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(path)],
@@ -146,14 +152,51 @@ def test_a_warehouse_another_process_holds(path: Path, read_only: bool) -> None:
         text=True,
         env={"PYTHONPATH": root},
     )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_warehouse_another_process_holds(path: Path, read_only: bool) -> None:
+    with _hold(path) as holder:
         with pytest.raises(WarehouseError, match=f"locked by process {holder.pid}; wait for it") as told:
             Warehouse.open(path, read_only=read_only)
         assert "\n" not in str(told.value)
         holder.communicate()
     Warehouse.open(path, read_only=read_only).close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_waiting_until_another_process_is_done(path: Path, read_only: bool) -> None:
+    with _hold(path) as holder:
+        assert holder.stdin is not None
+        release = threading.Timer(0.5, holder.stdin.close)
+        release.start()
+        with Warehouse.open(path, read_only=read_only, wait_s=60) as opened:
+            assert opened.studies().empty
+        release.join()
+
+
+def test_waiting_ends(path: Path) -> None:
+    with _hold(path) as holder:
+        began = time.monotonic()
+        with pytest.raises(WarehouseError, match=f"locked by process {holder.pid}"):
+            Warehouse.open(path, wait_s=0.5)
+        assert time.monotonic() - began >= 0.5
+        holder.communicate()
+
+
+def test_only_a_lock_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(seconds: float) -> None:
+        raise AssertionError(f"slept {seconds} s")
+
+    monkeypatch.setattr(time, "sleep", refuse)
+    with pytest.raises(WarehouseError, match="no warehouse there"):
+        Warehouse.open(path, read_only=True, wait_s=60)
+    path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(WarehouseError, match="not a DuckDB file"):
+        Warehouse.open(path, wait_s=60)
 
 
 def test_open_in_this_process_in_another_mode(warehouse: Warehouse, path: Path) -> None:
@@ -241,3 +284,61 @@ def test_sql(warehouse: Warehouse) -> None:
         with pytest.raises(UsageError, match="^query: ") as told:
             warehouse.sql(query)
         assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("query", "says"), [("", "it is empty"), ("--", "it is empty"), ("BEGIN", "gives no rows")])
+def test_a_query_that_can_give_no_rows(warehouse: Warehouse, query: str, says: str) -> None:
+    for ask in (warehouse.sql, warehouse.rows):
+        with pytest.raises(UsageError, match=f"^query: .*{says}"):
+            ask(query)
+
+
+def test_rows_come_in_batches(warehouse: Warehouse) -> None:
+    rows = warehouse.rows("SELECT i, i AS i, '{}'::JSON AS j FROM range(2500) t(i) ORDER BY ALL")
+    assert rows.names == ("i", "i", "j")
+    batches = list(rows.batches)
+    assert [len(batch) for batch in batches] == [1000, 1000, 500]
+    assert [row for batch in batches for row in batch] == [(i, i, {}) for i in range(2500)]
+    assert list(warehouse.rows("SELECT 1 WHERE false").batches) == []
+
+
+def test_a_query_that_fails_while_its_rows_are_read(warehouse: Warehouse) -> None:
+    # Wide rows, so that the failing one lies beyond what DuckDB reads ahead.
+    late = "CASE i WHEN 40000 THEN ('x' || i)::INT ELSE i END"
+    rows = warehouse.rows(f"SELECT {late}, repeat('x', 1000) FROM range(50000) t(i)")
+    with pytest.raises(UsageError, match="^query: .*Could not convert") as told:
+        for _ in rows.batches:
+            pass
+    assert "\n" not in str(told.value)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_json_text_says_what_was_given(value: Any) -> None:
+    text = json_text(value)
+    assert json.loads(text) == value
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("1.10"), "1.1"),
+        (Decimal("0.1000000000000000055511151231257827"), '"0.1000000000000000055511151231257827"'),
+        (Decimal(10**30), str(10**30)),
+        ([math.nan, math.inf, -math.inf, 1.0], "[null,null,null,1.0]"),
+        ({"a": (b"\x00\xff", math.nan)}, '{"a":["00ff",null]}'),
+    ],
+)
+def test_json_text_of_other_values(value: Any, text: str) -> None:
+    assert json_text(value) == text

@@ -20,6 +20,8 @@ _JSON_END = b"}\n\n"
 """How nearly every event ends: a quick no."""
 _DONE_ENDS = (b"[DONE]\n\n", b"[DONE]\r\n\r\n", b"[DONE]\n", b"[DONE]\r\n", b"[DONE]\r\r", b"[DONE]")
 _TAIL_BYTES = 32
+_LENGTHS = {text: size for size in range(1, 8192) for text in (b"%x" % size, b"%X" % size)}
+"""Chunk lengths as nearly every server writes them; any other goes through the parser."""
 _LONGEST_KEEP_ALIVE_S = 86_400.0
 
 
@@ -31,6 +33,7 @@ class Framing:
     """
 
     __slots__ = (
+        "at_chunk",
         "body",
         "bodyless",
         "call",
@@ -70,6 +73,7 @@ class Framing:
         self.left = MAX_BODY_BYTES
         self.tail = b""
         self.trouble = ""
+        self.at_chunk = False
 
     def release(self) -> None:
         """Let go of the parser: it holds our methods, a cycle that would outlive a run without a collector."""
@@ -106,7 +110,16 @@ class Framing:
         if self.call is not None and status >= 200:
             self.call.status = status
 
+        self.at_chunk = True
+
+    def on_chunk_header(self) -> None:
+        self.at_chunk = False
+
+    def on_chunk_complete(self) -> None:
+        self.at_chunk = True
+
     def on_message_complete(self) -> None:
+        self.at_chunk = False
         if self.parser.get_status_code() >= 200:
             self.complete = True
             # The parser forgets once this callback returns.
@@ -134,11 +147,25 @@ class Framing:
         `exact` says that the stamp speaks of the last byte of `data`.
         """
         call.last_ns = user_ns
+        if self.at_chunk:
+            # Nearly every read of a stream is one whole chunk, which needs no parser.
+            raw = bytes(data)
+            at = raw.find(b"\r\n", 1, 10)
+            length = _LENGTHS.get(raw[:at])
+            if length is not None and at + 4 + length == size and raw.endswith(b"\r\n"):
+                body = raw[at + 2 : -2]
+                call.reads.append((user_ns, kernel_ns, lower_ns, exact, body))
+                call.body_seen = True
+                self.bodyless = 0
+                self.left -= size
+                self._note_end_mark(call, body, user_ns, kernel_ns)
+                return self._is_over(call, data) if self.left < 0 else False
         if not call.first_ns:
             call.first_ns = user_ns
             call.first_kernel_ns = kernel_ns
         try:
             self.feed(data)
+            self.at_chunk = self.at_chunk and self.chunked and bytes(data[-2:]) == b"\r\n"
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._failed(error)
         parts = self.body
@@ -158,6 +185,10 @@ class Framing:
         call.body_seen = True
         self.bodyless = 0
         self.left -= size
+        self._note_end_mark(call, body, user_ns, kernel_ns)
+        return self._is_over(call, data) if over else False
+
+    def _note_end_mark(self, call: Call, body: bytes, user_ns: int, kernel_ns: int) -> None:
         # The end mark may come in pieces; a whole one never fits into fewer bytes than are kept.
         self.tail = tail = body if len(body) >= _TAIL_BYTES else (self.tail + body)[-_TAIL_BYTES:]
         if not tail.endswith(_JSON_END) and tail.endswith(_DONE_ENDS):
@@ -166,7 +197,6 @@ class Framing:
         elif call.done_seen_ns:
             # It goes on after its end mark, so that wasn't the end.
             call.done_seen_ns = 0
-        return self._is_over(call, data) if over else False
 
     def _is_over(self, call: Call, data: memoryview | bytes) -> bool:
         if self.complete:

@@ -14,7 +14,7 @@ from tfbench.load.poller import READ, Poller
 from tfbench.load.progress import Reporter
 from tfbench.load.requests import RequestMaker
 from tfbench.load.retry_after import retry_after_s
-from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
+from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter, pack_reads
 from tfbench.load.timer import open_timer
 from tfbench.load.transport import Transport
 from tfbench.manifest import retry_delay_s
@@ -184,7 +184,7 @@ class WorkerLoop:
                 content_encoding=call.content_encoding,
                 garbage=call.garbage,
                 prompt=call.prompt,
-                reads=list(call.reads),
+                reads=pack_reads(call.reads),
             ),
         )
 
@@ -195,7 +195,7 @@ class WorkerLoop:
         # The bytes of long streams go to the spool while they run, so that they don't pile up.
         for call in () if self._keep_reads else self._in_flight.values():
             if len(call.reads) >= _PART_READS and id(call) not in self._counted:
-                self._spool.append("part", (call.tick.attempt, list(call.reads)))
+                self._spool.append("part", (call.tick.attempt, pack_reads(call.reads)))
                 call.reads.clear()
 
     # The loop.

@@ -9,7 +9,9 @@ from tfbench.core.clocks import Anchor
 from tfbench.load.call import Call, Ending
 from tfbench.load.decode import Decoded, decode
 from tfbench.load.feeders import Tick
-from tfbench.load.spool import RawRecord, SentRecord, read_spool
+from tfbench.load.spool import RawRecord, SentRecord, pack_reads, read_spool, unpack_reads
+
+_NO_READS = pack_reads(())
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class WorkerReader:
                 sends[sent.attempt] = sent
                 self.planned.pop(sent.attempt, None)
             elif kind == "part":
-                self._parts.setdefault(record[0], []).extend(record[1])
+                self._parts.setdefault(record[0], []).extend(unpack_reads(record[1]))
             elif kind == "raw":
                 raw = RawRecord(*record)
                 sent = SentRecord(*raw.sent)
@@ -77,11 +79,11 @@ class WorkerReader:
     def _ended(self, sent: SentRecord, raw: RawRecord | None) -> Ended:
         reads = self._parts.pop(sent.attempt, [])
         if raw is not None:
-            reads.extend(raw.reads)
+            reads.extend(unpack_reads(raw.reads))
         decoded = decode(_call_of(sent, raw, reads), self._dialect)
         output = decoded.output if self._keep_text else None
         # Neither the reads nor the text are needed any more.
-        bare = None if raw is None else raw._replace(reads=[])
+        bare = None if raw is None else raw._replace(reads=_NO_READS)
         return Ended(sent, bare, decoded._replace(output=""), None if raw is None else raw.prompt, output)
 
 

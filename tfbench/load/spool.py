@@ -9,7 +9,8 @@ response means is decoded from here, after the load: the worker only writes down
 import marshal
 import os
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,10 +43,31 @@ class SentRecord(NamedTuple):
     prompt_sha256: str
 
 
+PackedReads = tuple[bytes, bytes, bytes, bytes, list[bytes]]
+
+
+def pack_reads(reads: Iterable[Read]) -> PackedReads:
+    """Reads as columns: marshal takes machine integers ten times slower one by one."""
+    user, kernel, lower, exact, data = zip(*reads, strict=True) if reads else ((), (), (), (), ())
+    return array("q", user).tobytes(), array("q", kernel).tobytes(), array("q", lower).tobytes(), bytes(exact), [*data]
+
+
+def unpack_reads(packed: PackedReads) -> Iterator[Read]:
+    """What `pack_reads` was given."""
+    user, kernel, lower, exact, data = packed
+    return zip(_int64s(user), _int64s(kernel), _int64s(lower), map(bool, exact), data, strict=True)
+
+
+def _int64s(data: bytes) -> "array[int]":
+    values = array("q")
+    values.frombytes(data)
+    return values
+
+
 class RawRecord(NamedTuple):
     """Written when the wire let go of a call: how, and the reads not yet written as "part" records.
 
-    A read is (user ns, kernel ns or 0, lower ns, exact, body bytes); see `call.Read`.
+    `reads` are packed by `pack_reads`.
     """
 
     sent: tuple[Any, ...]
@@ -61,7 +83,7 @@ class RawRecord(NamedTuple):
     content_encoding: bytes
     garbage: bytes
     prompt: str | None
-    reads: list[Read]
+    reads: PackedReads
 
 
 class SpoolWriter:

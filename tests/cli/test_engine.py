@@ -1,0 +1,88 @@
+"""`tfbench engine serve`: what it refuses, and that its page tells every setting and endpoint."""
+
+import dataclasses
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tfbench.cli.engine import serve
+from tfbench.core.errors import EndpointError, UsageError
+from tfbench.engine.config import EngineConfig, config_from_json
+from tfbench.engine.runtime import Runtime
+from tfbench.engine.server import make_app
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("model", ["", "  "])
+def test_a_model_without_a_name(model: str) -> None:
+    with pytest.raises(UsageError, match="model: expected a name"):
+        serve(port=0, model=model)
+
+
+@pytest.mark.parametrize("port", [99_999, -1])
+def test_a_port_that_is_none(port: int) -> None:
+    with pytest.raises(UsageError, match=f"port: expected 0 to 65535, got {port}"):
+        serve(port=port)
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EndpointError, match=f"can't listen on 127.0.0.1:{port}: .*in use") as told:
+            serve(port=port)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("{", "not JSON"), ("[]", "JSON object"), ('{"max_num_seq": 1}', "no such setting"), ("\xff", "can't read")],
+)
+def test_bad_settings_name_the_file(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "engine.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError, match=rf"engine\.json: .*{says}"):
+        serve(port=0, config=path)
+    with pytest.raises(UsageError, match=r"none\.json: can't read"):
+        serve(port=0, config=tmp_path / "none.json")
+
+
+def test_the_page_lists_every_setting_with_its_default() -> None:
+    settings = dataclasses.asdict(EngineConfig())
+    flat = {name: value for name, value in settings.items() if name != "step_time"}
+    flat |= {f"step_time.{name}": value for name, value in settings["step_time"].items()}
+    listed = dict(re.findall(r"^\| `([a-z_.]+)` \| `([^`]+)` \|", PAGE, re.MULTILINE))
+    assert {name: json.loads(default) for name, default in listed.items()} == flat
+
+
+def test_the_page_lists_every_endpoint() -> None:
+    table = PAGE.split("## Endpoints")[1].split("## ")[0]
+    listed = {(method, path) for method, path in re.findall(r"`(GET|POST) (/[^`?]*)", table)}
+    assert listed == routes()
+
+
+def routes() -> set[tuple[str, str]]:
+    import asyncio
+
+    async def served() -> set[tuple[str, str]]:
+        runtime = Runtime(EngineConfig(), asyncio.get_running_loop())
+        try:
+            app: web.Application = make_app(runtime)
+        finally:
+            runtime.close()
+        return {
+            (route.method, re.sub(r":[^}]*", "", route.resource.canonical))
+            for route in app.router.routes()
+            if route.resource is not None and route.method != "HEAD"
+        }
+
+    return asyncio.run(served())
+
+
+def test_the_pages_example_is_taken() -> None:
+    [example] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert config_from_json(example).max_num_seqs == 8
