@@ -13,6 +13,6 @@ def test_every_listed_name_is_there() -> None:
 
 def test_importing_the_package_and_the_command_line_loads_nothing_heavy() -> None:
     heavy = {"numpy", "pandas", "duckdb", "pyarrow", "scipy", "plotly", "pydantic", "aiohttp", "httpx", "jinja2"}
-    code = f"import sys, tfbench, tfbench.cli.main; print(sorted(set(sys.modules) & {heavy!r}))"
+    code = f"import sys, tfbench, tfbench.cli.main, tfbench.cli.app; print(sorted(set(sys.modules) & {heavy!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

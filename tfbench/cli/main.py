@@ -42,7 +42,7 @@ def _run() -> int:
         return done.exit_code
     except typer.TyperException as refused:
         _show(refused)
-        return refused.exit_code
+        return int(ExitCode.USAGE)
     return int(ExitCode.PASS)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tfbench.cli.options import JsonOption, SetOption, WarehouseOption, print_json, warehouse_path
+from tfbench.cli.options import READ_WAIT_S, JsonOption, SetOption, WarehouseOption, print_json, warehouse_path
 from tfbench.core.exitcodes import ExitCode
 
 
@@ -38,7 +38,7 @@ def run(
 
     with LiveWatcher() as watcher:
         done = run_study(loaded, path, watcher, workers=workers)
-    with Warehouse.open(path, read_only=True) as store:
+    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:
         print_json(json_document(data))
