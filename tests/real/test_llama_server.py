@@ -1,23 +1,13 @@
 """A real server starts and speaks the dialect that the rest of these tests measure."""
 
 import json
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from real.llama_server import MODEL_ALIAS, StartError, start_llama_server
-
-REPO = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def base_url() -> Iterator[str]:
-    with start_llama_server(REPO / os.environ.get("REAL_VENV", ".venv-real")) as url:
-        yield url
 
 
 def test_models_names_the_alias(base_url: str) -> None:

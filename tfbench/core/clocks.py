@@ -54,7 +54,3 @@ class ClockBase:
     def now_ns(self) -> int:
         """Client time now."""
         return time.monotonic_ns() + self.offset_ns
-
-    def to_mono_ns(self, client_ns: int) -> int:
-        """CLOCK_MONOTONIC of a client time."""
-        return client_ns - self.offset_ns

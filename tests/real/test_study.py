@@ -1,0 +1,46 @@
+"""Whole studies of a real engine: what the ledger says is what the server counted."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tfbench.manifest import load_manifest
+from tfbench.report import build_report, html_report
+from tfbench.study import run_study
+from tfbench.warehouse import Warehouse
+
+MANIFEST = Path(__file__).resolve().parents[2] / "manifests" / "llama-server.toml"
+COUNTER = re.compile(r"^llamacpp:tokens_predicted_total (\S+)$", re.MULTILINE)
+
+
+def served_tokens(base_url: str) -> float:
+    found = COUNTER.search(httpx.get(base_url.removesuffix("/v1") + "/metrics", timeout=30).text)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_tokens_add_up_with_the_servers_own_count(base_url: str, dialect: str, stream: str, tmp_path: Path) -> None:
+    sets = [
+        "load.rates=[2]",
+        "load.count=4",
+        "load.repeats=1",
+        f'endpoint.dialect="{dialect}"',
+        f"endpoint.stream={stream}",
+    ]
+    manifest = load_manifest(MANIFEST, sets, base_url)
+    before = served_tokens(base_url)
+    done = run_study(manifest, tmp_path / "w.duckdb")
+    served = served_tokens(base_url) - before
+    with Warehouse.open(done.warehouse, read_only=True) as store:
+        rows = store.con.execute(
+            "SELECT role, outcome, finish_reason, output_tokens, token_source FROM attempts ORDER BY role"
+        ).fetchall()
+        page = html_report(build_report(store, done.study_id))
+    assert sum(row[3] for row in rows) == served
+    load = [row[1:] for row in rows if row[0] == "load"]
+    assert load == [("ok", "length", 16, "usage")] * 4
+    assert "llama-server-smollm2" in page
