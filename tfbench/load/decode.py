@@ -156,7 +156,10 @@ class CallDecoder:
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
             before = len(self._rows)
             self._read(call.end_ns, call.end_kernel_ns, call.sent_ns, False, b"\n\n")
-            tail = tail if len(self._rows) == before and not self._decoder.done else b""
+            made = self._rows[before:]
+            if made and made[-1][0] is ChunkKind.ERROR:
+                self._keep(tail)
+            tail = b"" if made or self._decoder.done else tail
         self._tail = tail
         outcome, error = self._outcome()
         if self._streamed:
