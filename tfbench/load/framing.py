@@ -156,10 +156,13 @@ class Framing:
                 body = raw[at + 2 : -2]
                 call.reads.append((user_ns, kernel_ns, lower_ns, exact, body))
                 call.body_seen = True
-                self.bodyless = 0
                 self.left -= size
-                self._note_end_mark(call, body, user_ns, kernel_ns)
-                return self._is_over(call, data) if self.left < 0 else False
+                self.bodyless = 0
+                if length >= _TAIL_BYTES and not call.done_seen_ns and body.endswith(_JSON_END):
+                    self.tail = body
+                else:
+                    self._note_end_mark(call, body, user_ns, kernel_ns)
+                return self.left < 0 and self._is_over(call, data)
         if not call.first_ns:
             call.first_ns = user_ns
             call.first_kernel_ns = kernel_ns

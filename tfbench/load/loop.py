@@ -207,7 +207,8 @@ class WorkerLoop:
         self._last_due_ns = feeders.last_due_ns
         self._retries, self._freed = feeders.retries, feeders.freed
         feeder = self._feeder = feeders.feeder
-        poller, wire, timer = self._poller, self._wire, self._timer
+        poller, timer = self._poller, self._timer
+        ready, timer_fd, command_fd = self._wire.ready, timer.fd, self._command_fd
         poller.add(self._command_fd, READ)
         if timer.fd >= 0:
             poller.add(timer.fd, READ)
@@ -238,13 +239,13 @@ class WorkerLoop:
                 events = poller.poll(timeout)
                 number += 1
             for fd, mask in events:
-                if fd == timer.fd:
+                if fd == timer_fd:
                     timer.clear()
                     self._armed_ns = 0
-                elif fd == self._command_fd:
+                elif fd == command_fd:
                     self._command()
                 else:
-                    wire.ready(fd, mask, previous_entry, number)
+                    ready(fd, mask, previous_entry, number)
             previous_entry = entry
             self._event_count += len(events)
             now = self._dispatch_due()
