@@ -55,6 +55,14 @@ def test_rows_equal_the_schedule_and_each_has_an_outcome(store: Warehouse, manif
     assert set(rows) == expected and len(rows) == 4
 
 
+def test_the_schedules_length_is_recorded(store: Warehouse) -> None:
+    rows = store.con.execute(
+        "SELECT (observed->>'$.schedule_count')::INTEGER, count(*) FROM attempts JOIN runs USING (run_id)"
+        ' WHERE "try" = 0 GROUP BY run_id, observed'
+    ).fetchall()
+    assert len(rows) == 4 and all(planned == found for planned, found in rows)
+
+
 def test_what_was_sent_is_what_was_planned(store: Warehouse, manifest: Manifest) -> None:
     frozen = freeze(manifest).manifest
     for plan, schedule in plans_and_schedules(manifest):

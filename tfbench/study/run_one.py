@@ -197,6 +197,8 @@ def _observed(
         "connection_policy": jobs[0].connections,
         "connections": sum(one["connections"] for one in summaries),
         "workers": len(jobs),
+        # Ticks of the frozen schedule, all phases; a closed loop has none.
+        "schedule_count": len(jobs[0].plan.offsets_ns) if hasattr(jobs[0].plan, "offsets_ns") else None,
         "clock_offset_ns": base.offset_ns,
     }
 
