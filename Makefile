@@ -60,7 +60,7 @@ $(REAL_VENV)/.installed: real/constraints.txt
 	@$(REAL_VENV)/bin/python $(PINNED) -r real/constraints.txt
 	@touch $@
 
-demo: setup ## measure the reference engine, about two minutes; leaves out/demo/report.html
+demo: setup ## measure the reference engine, about three minutes; leaves out/demo/report.html
 	@rm -rf out/demo
 	@$(PY) examples/demo.py --out out/demo
 

@@ -82,10 +82,10 @@ def show_next(out: Path) -> None:
     print(f"""
 Report:     {out}/report.html (one file, opens offline in any browser)
 Warehouse:  {out}/warehouse.duckdb
-            {tool} sql --warehouse {out}/warehouse.duckdb "select outcome, count(*) from attempts group by 1"
+            {tool} sql --warehouse {out}/warehouse.duckdb "select phase, outcome, count(*) from attempts group by all"
 
 Your own server next, any that speaks the OpenAI API:
-  {tool} run manifests/quickstart.toml --url http://HOST:PORT/v1 --set endpoint.adapter=openai --set model.name=NAME
+  {tool} run manifests/own-server.toml --url http://HOST:PORT/v1 --set model.name=NAME     # about 16 minutes
   {tool} report last --html report.html""")
 
 

@@ -10,9 +10,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tfbench.manifest import RunPlan
 from tfbench.study import RunEnd, StudyPlan
 
+_LINE_EVERY_S = 15.0
+
 
 def _load_text(plan: RunPlan) -> str:
     return f"load {plan.load_value:g} repeat {plan.repeat}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 class LiveWatcher:
@@ -24,7 +30,7 @@ class LiveWatcher:
         self._task: Any = None
         self._plan: StudyPlan | None = None
         self._done = 0
-        self._began = time.monotonic()
+        self._said = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -42,8 +48,9 @@ class LiveWatcher:
     def study_started(self, plan: StudyPlan) -> None:
         """Say what is about to be done and what this sample size can carry."""
         self._plan = plan
-        planned = "" if plan.run_s is None else f", about {len(plan.runs) * plan.run_s / 60:.1f} minutes plus drains"
-        self._say(f"{plan.name}: {len(plan.runs)} runs{planned}", "bold")
+        count = f"{len(plan.runs)} run{'' if len(plan.runs) == 1 else 's'}"
+        planned = "" if plan.run_s is None else f", about {_duration(len(plan.runs) * plan.run_s)} plus drains"
+        self._say(f"{plan.name}: {count}{planned}", "bold")
         for note in plan.notes:
             self._say(f"note: {note}", "dim")
         if self._console.is_terminal:
@@ -60,13 +67,17 @@ class LiveWatcher:
 
     def run_started(self, plan: RunPlan) -> None:
         """A run begins."""
+        self._said = time.monotonic()
         if self._bar is not None and self._plan is not None:
             place = f"run {plan.order_index + 1}/{len(self._plan.runs)}"
             self._bar.update(self._task, description=f"{place} {_load_text(plan)}", counts="")
 
     def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
         """Counts of the run so far."""
-        if self._bar is None or self._plan is None:
+        if self._plan is None:
+            return
+        if self._bar is None:
+            self._say_now_and_then(plan, counts)
             return
         part = 0.0
         if self._plan.run_s:
@@ -77,6 +88,18 @@ class LiveWatcher:
             f"{counts.get('in_flight', 0):.0f} in flight{waiting}"
         )
         self._bar.update(self._task, completed=self._done + part, counts=text)
+
+    def _say_now_and_then(self, plan: RunPlan, counts: dict[str, float]) -> None:
+        """Where there's no bar: a line every so often, so that a long run isn't silent."""
+        now = time.monotonic()
+        if now - self._said < _LINE_EVERY_S:
+            return
+        self._said = now
+        self._say(
+            f"  {_load_text(plan)}: {counts.get('elapsed_s', 0):.0f} s, {counts.get('sent', 0):.0f} sent, "
+            f"{counts.get('in_flight', 0):.0f} in flight",
+            "dim",
+        )
 
     def run_ended(self, end: RunEnd) -> None:
         """One line per run: outcomes and judgements."""

@@ -1,5 +1,7 @@
 """`tfbench run`: a manifest to facts in a warehouse, with live progress and a summary."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +47,7 @@ def run(
     else:
         print_summary(data)
         where = "" if warehouse is None else f" --warehouse {path}"
-        typer.echo(f"\nstudy {done.study_id} is in {path}; a page of it: tfbench report last{where} --html report.html")
+        tool = "tfbench" if shutil.which("tfbench") else sys.argv[0]
+        typer.echo(f"\nstudy {done.study_id} is in {path}; a page of it: {tool} report last{where} --html report.html")
     if done.invalid == done.runs:
         raise typer.Exit(int(ExitCode.INVALID))

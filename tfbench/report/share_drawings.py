@@ -182,6 +182,6 @@ def outcomes_drawing(data: ReportData) -> Drawing:
     runs = [len(data.runs_at(load)) for load, _, _ in table]
     text = (
         f"n = {per_load([(load, total) for load, _, total in table], 'attempts')}; {repeats(runs)}. "
-        "Exact counts summed over runs; the good fraction carries the interval."
+        "Exact counts summed over all runs, INVALID ones too; the good fraction carries the interval."
     )
     return Drawing("outcomes", title, lead, text, (), {"data": traces, "layout": spec}, True)
