@@ -30,6 +30,7 @@ _DENSE_PER_S = 3000
 _BATCH_NS = 600_000
 """How long events are let gather then. Kernel stamps keep their times; blur reaches back this far at most."""
 _DENSITY_WINDOW_NS = 20_000_000
+_TURN = 15
 _LOOK_NS = 2_000_000
 _IDLE_NS = 200_000
 """A body for a later tick is made only when the next one is further off than this."""
@@ -238,7 +239,7 @@ class WorkerLoop:
                 entry = _mono()
                 events = poller.poll(timeout)
                 number += 1
-            for fd, mask in events:
+            for position, (fd, mask) in enumerate(events):
                 if fd == timer_fd:
                     timer.clear()
                     self._armed_ns = 0
@@ -246,6 +247,9 @@ class WorkerLoop:
                     self._command()
                 else:
                     ready(fd, mask, previous_entry, number)
+                    if position & _TURN == _TURN:
+                        # A long batch must not make a due request late.
+                        self._dispatch_due()
             previous_entry = entry
             self._event_count += len(events)
             now = self._dispatch_due()
