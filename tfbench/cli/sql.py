@@ -1,16 +1,19 @@
 """`tfbench sql`: a query over the warehouse."""
 
 import math
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Annotated, Any
 
 import typer
 
 from tfbench.cli.options import READ_WAIT_S, JsonOption, WarehouseOption, warehouse_path
 from tfbench.core.errors import StorageError
+from tfbench.core.exitcodes import ExitCode
 
 
 def sql(
@@ -29,12 +32,41 @@ def sql(
     # closed, or a study could not write to it.
     with _spool() as spool:
         with Warehouse.open(warehouse_path(warehouse), read_only=True, wait_s=READ_WAIT_S) as store:
-            rows = store.rows(query)
-            parts = _json_parts(rows.names, rows.batches) if json else _text_parts(rows.names, rows.batches)
-            for part in parts:
-                _keep(spool, part)
+
+            def fill() -> None:
+                rows = store.rows(query)
+                parts = _json_parts(rows.names, rows.batches) if json else _text_parts(rows.names, rows.batches)
+                for part in parts:
+                    _keep(spool, part)
+
+            _interruptibly(fill)
         spool.seek(0)
         shutil.copyfileobj(spool, sys.stdout)
+
+
+def _interruptibly(work: Callable[[], None]) -> None:
+    """Do `work` so that Ctrl-C is heard at once: inside a running query DuckDB looks for it only now and then."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - handed over to the thread that waits
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+    except KeyboardInterrupt:
+        # The query only reads and nothing was printed yet, so leaving it where it stands loses nothing;
+        # waiting for it may take as long as one of its steps.
+        sys.stderr.write("tfbench: interrupted\n")
+        sys.stderr.flush()
+        os._exit(int(ExitCode.INTERRUPTED))
+    if raised:
+        raise raised[0]
 
 
 def _spool() -> IO[str]:
