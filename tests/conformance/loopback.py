@@ -122,7 +122,6 @@ class Loopback:
         )
         self._peer: Peer | None = None
         self._played = 0
-        self._polls = 0
         self._entry_ns = time.monotonic_ns()
 
     def close(self) -> None:
@@ -136,9 +135,7 @@ class Loopback:
         """One turn of the client's loop; whether anything was ready."""
         entry = time.monotonic_ns()
         ready = self._poller.poll(timeout_s)
-        self._polls += 1
-        for fd, mask in ready:
-            self._wire.ready(fd, mask, self._entry_ns, self._polls)
+        self._wire.serve(ready, self._entry_ns, lambda: None)
         self._entry_ns = entry
         return bool(ready)
 
@@ -233,7 +230,6 @@ class InMemory:
             self._poller, lambda index, request: self._steps, sent=lambda call: None, done=self._ended.append
         )
         self._played = 0
-        self._polls = 0
 
     def close(self) -> None:
         """Close what is open."""
@@ -242,9 +238,7 @@ class InMemory:
 
     def _pump(self, timeout_s: float) -> bool:
         ready = self._poller.poll(timeout_s)
-        self._polls += 1
-        for fd, mask in ready:
-            self._mock.ready(fd, mask, 0, self._polls)
+        self._mock.serve(ready, 0, lambda: None)
         return bool(ready)
 
     def play(self, parts: Sequence[bytes], end: str, dialect: str = "openai_chat", *, settle_s: float = 0.02) -> Facts:

@@ -8,9 +8,11 @@ from typing import Any
 from tests.conformance.cases import KIND_OF_LETTER, Body, Expected
 from tfbench.core.jsonio import sha256_hex
 from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
-from tfbench.load.call import Call, Ending
-from tfbench.load.decode import KIND_NAMES, CallDecoder, Decoded
+from tfbench.load.call import EXACT, Call, Ending
+from tfbench.load.decode import KIND_NAMES, Decoded
+from tfbench.load.decode import decode as decode_call
 from tfbench.load.feeders import Tick
+from tfbench.load.stamps import NO_STAMP
 
 _LETTERS = {name: letter for letter, name in KIND_OF_LETTER.items()}
 _OUTPUT = {_LETTERS[kind.value] for kind in OUTPUT_KINDS}
@@ -41,10 +43,7 @@ def new_call(number: int = 0, request: bytes = b"") -> Call:
 
 def decode(call: Call, dialect: str) -> Facts:
     """The facts of a call that ended."""
-    decoder = CallDecoder(call, dialect)
-    while not decoder.step(32):
-        pass
-    decoded = decoder.finish()
+    decoded = decode_call(call, dialect)
     usage = tuple(decoded.usage)
     return Facts(
         outcome=decoded.outcome,
@@ -72,7 +71,7 @@ def read_body(feeds: Iterable[bytes], body: Body, dialect: str = "openai_chat") 
         if data:
             now += 10
             call.first_ns = call.first_ns or now
-            call.reads.append((now, 0, now - 5, True, data))
+            call.reads.append((now, NO_STAMP, now - 5, EXACT, data))
     call.end_ns, call.ending = now + 10, Ending.COMPLETE
     return decode(call, dialect)
 
@@ -105,7 +104,7 @@ def check_storable(facts: Facts) -> None:
     n = len(decoded.kinds)
     assert all(code < len(ChunkKind) for code in decoded.kinds)
     assert len(decoded.exact) == n
-    assert len(decoded.user) == len(decoded.kernel) == len(decoded.lower) == 8 * n
+    assert len(decoded.user) * 2 == len(decoded.stamps) == len(decoded.lower) * 2 == 16 * n
     tokens = _ints(decoded.tokens, "i")
     assert len(tokens) == n
     assert all(number >= -1 for number in tokens)

@@ -25,8 +25,7 @@ def records(call: Call) -> tuple[SentRecord, RawRecord]:
         "reads": pack_reads(call.reads),
     }
     sent = SentRecord(**{name: known[name] for name in SentRecord._fields})
-    raw = {name: known[name] for name in RawRecord._fields if name != "sent"}
-    return sent, RawRecord(sent=tuple(sent), **raw)
+    return sent, RawRecord(**{name: known[name] for name in RawRecord._fields})
 
 
 def test_the_corpus_becomes_tables(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tfbench.load.call import Call
 from tfbench.load.feeders import Tick
 from tfbench.load.mock import Mock
 from tfbench.load.poller import Poller, open_poller
+from tfbench.load.spool import plain_reads
 from tfbench.load.target import resolve_target
 from tfbench.load.transport import Transport
 from tfbench.load.wire import Wire
@@ -39,7 +40,7 @@ def make_call(body: bytes = b"{}", number: int = 0, user: int = -1) -> Call:
 
 def body_of(call: Call) -> bytes:
     """All body bytes read for a call."""
-    return b"".join(read[4] for read in call.reads)
+    return b"".join(read[4] for read in plain_reads(call))
 
 
 def tls_server_context(*names: str, **options: Any) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -64,7 +65,6 @@ class Rig:
     done: list[Call] = field(default_factory=list)
     transport: Transport = field(init=False)
     requests: list[bytes] = field(default_factory=list)
-    number: int = 0
     entry_ns: int = 0
 
     def begin(self, *calls: Call) -> None:
@@ -76,9 +76,7 @@ class Rig:
     def turn(self) -> None:
         """One poll and its reports, as the worker's loop does it."""
         previous, self.entry_ns = self.entry_ns, time.monotonic_ns()
-        self.number += 1
-        for fd, mask in self.poller.poll(0.001):
-            self.transport.ready(fd, mask, previous, self.number)
+        self.transport.serve(self.poller.poll(0.001), previous, lambda: None)
 
     def until(self, condition: Callable[[], bool], limit_s: float = 20.0) -> None:
         """Poll until `condition` holds."""

@@ -9,6 +9,7 @@ from tests.load.rig import body_of, make_call
 from tests.load.scripted import LAST, STREAM_HEAD, framed
 from tfbench.load.call import Call
 from tfbench.load.framing import MAX_BODYLESS_BYTES, Framing
+from tfbench.load.stamps import to_stamp
 
 EVENTS = [b"data: %d\n\n" % i for i in range(3)] + [b"data: [DONE]\n\n"]
 ANSWERS = {
@@ -35,7 +36,7 @@ def feed(pieces: list[bytes]) -> tuple[Framing, Call, int]:
     taken = 0
     for i, piece in enumerate(pieces):
         taken += 1
-        if framing.take(call, memoryview(piece), len(piece), 1000 + i, 5000 + i, i, True):
+        if framing.take(call, memoryview(piece), len(piece), 1000 + i, to_stamp(5000 + i), i, True):
             break
     return framing, call, taken
 

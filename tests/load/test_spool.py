@@ -5,15 +5,21 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfbench.load.call import EXACT, FRAMED, INEXACT, Read
 from tfbench.load.spool import SpoolWriter, pack_reads, read_spool, unpack_reads
 
 times = st.integers(-(2**63), 2**63 - 1)
-reads = st.lists(st.tuples(times, times, times, st.booleans(), st.binary(max_size=20)))
+stamps = st.binary(min_size=16, max_size=16)
+bodies = st.binary(max_size=20)
+reads = st.lists(st.tuples(times, stamps, times, st.sampled_from((INEXACT, EXACT, FRAMED)), bodies))
 
 
 @given(reads)
-def test_packed_reads_come_back(given_reads: list[tuple[int, int, int, bool, bytes]]) -> None:
-    assert list(unpack_reads(pack_reads(given_reads))) == given_reads
+def test_packed_reads_come_back_without_framing(given_reads: list[Read]) -> None:
+    framed = [
+        (*read[:4], b"%x\r\n%s\r\n" % (len(read[4]), read[4])) if read[3] == FRAMED else read for read in given_reads
+    ]
+    assert list(unpack_reads(pack_reads(framed))) == [(*read[:3], read[3] != INEXACT, read[4]) for read in given_reads]
 
 
 def test_records_come_back_in_order_and_a_cut_one_ends_the_file(tmp_path: Path) -> None:

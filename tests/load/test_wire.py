@@ -25,7 +25,9 @@ from tests.load.scripted import (
 )
 from tfbench.load import stamps
 from tfbench.load.call import Call, Ending
-from tfbench.load.poller import open_poller
+from tfbench.load.connection import Connection
+from tfbench.load.poller import READ, open_poller
+from tfbench.load.spool import plain_reads
 from tfbench.load.target import Target
 from tfbench.load.wire import Wire
 
@@ -61,14 +63,13 @@ def test_late_reading_blurs_but_never_hides(tmp_path: Path) -> None:
         bench.until(lambda: call.status != 0)
         time.sleep(0.15)
         bench.until(lambda: call.ending is not None)
-    [read] = call.reads
-    user_ns, kernel_ns, lower_ns, exact, data = read
+    [(user_ns, stamp, lower_ns, exact, data)] = plain_reads(call)
     assert (data, exact) == (b"onetwothree", True)
     assert lower_ns <= left[0]
     if STAMPED:
         real_offset_ns = time.time_ns() - time.monotonic_ns()
         # The stamp is that of the last byte's arrival, not of our reading it.
-        assert kernel_ns - real_offset_ns - left[2] < 40 * MS < user_ns - left[2]
+        assert stamps.ns_of(stamp) - real_offset_ns - left[2] < 40 * MS < user_ns - left[2]
 
 
 def test_a_connection_closed_while_idle_is_replaced(tmp_path: Path) -> None:
@@ -217,3 +218,34 @@ def test_frames_cut_anywhere_are_no_frames_lost(tmp_path: Path) -> None:
             assert (call.ending, body_of(call)) == (Ending.COMPLETE, b"data: x\n\ndata: [DONE]\n\n")
             assert call.done_seen_ns
         assert bench.transport.opened == 1
+
+
+def _connection(call: Call) -> Connection:
+    assert isinstance(call.connection, Connection)
+    return call.connection
+
+
+def test_a_report_is_never_taken_for_another_connection_of_the_same_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfbench.load.wire._TURN", 1)
+    with rig("ipv4", ok_script, tmp_path) as bench:
+        first = make_call()
+        bench.begin(first)
+        bench.until(lambda: first.sent_ns > 0)
+        fd = _connection(first).fd
+        later: list[Call] = []
+
+        def between() -> None:
+            # In the middle of a batch one connection goes and others come, one with the number of the first. (The
+            # server's thread takes numbers too.)
+            bench.transport.abort(first, Ending.CANCELLED, "")
+            while not later or _connection(later[-1]).fd != fd:
+                later.append(make_call(number=1 + len(later)))
+                bench.begin(later[-1])
+                assert len(later) < 20
+
+        bench.transport.serve([(fd, READ | 0x10)], 0, between)
+        assert not _connection(later[-1]).opened and later[-1].sent_ns == 0
+        bench.until(lambda: all(call.ending is not None for call in later))
+    assert {call.ending for call in later} == {Ending.COMPLETE}

@@ -202,7 +202,8 @@ class _Rows:
         """A batch of calls; one batch a `_Rows`."""
         sizes = [len(e.decoded.kinds) for e in ends]
         user_mono = _column([e.decoded.user for e in ends], "<i8")
-        kernel = _column([e.decoded.kernel for e in ends], "<i8")
+        seconds, nanoseconds = _column([e.decoded.stamps for e in ends], "i8").reshape(-1, 2).T
+        kernel = seconds * 1_000_000_000 + nanoseconds
         lower = _column([e.decoded.lower for e in ends], "<i8")
         exact = _column([e.decoded.exact for e in ends], "u1").astype(bool)
         t, usable = stamp_map.to_client(kernel, user_mono)

@@ -4,17 +4,18 @@ Times here are CLOCK_MONOTONIC ns (kernel stamps: CLOCK_REALTIME ns); they becom
 the spool is read.
 """
 
-from collections import deque
 from enum import Enum
 
 from tfbench.load.feeders import Tick
 
-Read = tuple[int, int, int, bool, bytes]
-"""Body bytes of one read: (user ns, kernel ns, lower ns, exact, data); kernel ns is 0 where there was no stamp.
+Read = tuple[int, bytes, int, int, bytes]
+"""Body bytes of one read: (user ns, kernel stamp, lower ns, form, data); the stamp as the kernel gave it, or NO_STAMP.
 
-The bytes arrived after `lower` and not after the stamp; `exact` says that the last of them is the
-last byte the stamp speaks of. A plain tuple: one is made for every chunk.
+The bytes arrived after `lower` and not after the stamp. `form`: INEXACT, EXACT where the last of them is the
+last byte the stamp speaks of, FRAMED where moreover `data` is one HTTP chunk with its framing still on. A plain tuple:
+one is made for every chunk.
 """
+INEXACT, EXACT, FRAMED = range(3)
 
 
 class Ending(Enum):
@@ -62,6 +63,7 @@ class Call:
         "last_ns",
         "lora",
         "new_connection",
+        "noted",
         "prompt",
         "prompt_sha256",
         "reads",
@@ -101,7 +103,15 @@ class Call:
         self.connection: object = None
         self.connection_id = -1
         self.new_connection = False
+        self.noted = False
+        """Its `sent` record is in the spool."""
         self.ending: Ending | None = None
         self.error = ""
         self.garbage = b""
-        self.reads: deque[Read] = deque()
+        self.reads: list[Read] = []
+
+    @property
+    def last_read_ns(self) -> int:
+        """User time of the latest bytes, the send's where none came; `last_ns` doesn't know every read at hand."""
+        reads = self.reads
+        return max(self.last_ns, reads[-1][0]) if reads else self.last_ns

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfbench.load import stamps
+from tfbench.load.call import Read
 from tfbench.load.framing import Framing
 from tfbench.load.target import Target
 from tfbench.load.tls import TlsLayer
@@ -37,13 +38,15 @@ class Connection:
         "framing",
         "id",
         "idle_until_ns",
-        "last_poll",
         "last_recv_ns",
         "lower_ns",
         "mask",
         "opened",
         "out",
+        "reads",
+        "recvmsg",
         "recvmsg_into",
+        "room",
         "sock",
         "tls",
         "untouched",
@@ -52,6 +55,7 @@ class Connection:
     def __init__(self, number: int, sock: socket.socket) -> None:
         self.id = number
         self.sock = sock
+        self.recvmsg: Any = sock.recvmsg
         self.recvmsg_into: Any = sock.recvmsg_into
         self.fd = sock.fileno()
         self.mask = 0
@@ -64,10 +68,16 @@ class Connection:
         self.ahead = False
         """Being opened before any request needs it."""
         self.idle_until_ns = 0
-        self.last_poll = -1
-        self.last_recv_ns = 0
-        self.lower_ns = 0
         self.drained = True
+        """The last read left nothing behind, so whatever comes next came after `last_recv_ns`."""
+        self.last_recv_ns = 0
+        """A time just before the last read (or the request's send) began."""
+        self.lower_ns = 0
+        """What the last read's bytes came after."""
+        self.reads: list[Read] | None = None
+        """Where the next read of a steady stream goes (its framing is `steady`); None: through the framing."""
+        self.room = 0
+        """While there are `reads`: the framing's `left`."""
 
     @property
     def sending(self) -> bool:
@@ -95,6 +105,11 @@ class Connection:
         self.out = out if out else None
         return None
 
+    def came_after(self, previous_entry_ns: int) -> int:
+        """What the bytes of a read came after, where the poll before, entered then, hadn't reported this socket or the
+        read before followed it."""
+        return max(self.last_recv_ns, previous_entry_ns) if self.drained else self.lower_ns
+
     def is_quiet(self) -> bool:
         """Whether an idle connection is open and nothing waits on it: neither a close nor bytes nobody asked for."""
         try:
@@ -109,8 +124,9 @@ class Connection:
     def release(self) -> None:
         """Close the socket and break what cycles there are."""
         self.fd = -1
+        self.reads = None
         self.sock.close()
-        self.recvmsg_into = None
+        self.recvmsg = self.recvmsg_into = None
         self.framing.release()
 
 

@@ -18,6 +18,15 @@ class Deadlines:
     def __init__(self, limits: Limits, cancel_after_ns: int | None) -> None:
         self._limits = limits
         self._cancel_after_ns = cancel_after_ns
+        self._says = {
+            name: f"{name} = {ns / 1e9:g} passed"
+            for name, ns in (
+                ("connect_s", limits.connect_ns),
+                ("first_byte_s", limits.first_byte_ns),
+                ("idle_s", limits.idle_ns),
+                ("total_s", limits.total_ns),
+            )
+        }
         self._heap: list[tuple[int, int, Call]] = []
         self._numbers = count()
         shortest = min(limits.connect_ns, limits.first_byte_ns, limits.idle_ns, limits.total_ns)
@@ -48,16 +57,16 @@ class Deadlines:
 
     def _nearest(self, call: Call) -> tuple[int, Ending, str]:
         limits = self._limits
-        total = (call.dispatched_ns + limits.total_ns, Ending.TIMEOUT, _says("total_s", limits.total_ns))
+        total = (call.dispatched_ns + limits.total_ns, Ending.TIMEOUT, self._says["total_s"])
         if not call.sent_ns:
             name, start, limit = "connect_s", call.dispatched_ns, limits.connect_ns
         elif call.done_seen_ns:
-            return min(total, (call.last_ns + _LINGER_NS, Ending.LINGERED, ""), key=_when)
+            return min(total, (call.last_read_ns + _LINGER_NS, Ending.LINGERED, ""), key=_when)
         elif not call.body_seen:
             name, start, limit = "first_byte_s", call.sent_ns, limits.first_byte_ns
         else:
-            name, start, limit = "idle_s", call.last_ns, limits.idle_ns
-        nearest = min(total, (start + limit, Ending.TIMEOUT, _says(name, limit)), key=_when)
+            name, start, limit = "idle_s", call.last_read_ns, limits.idle_ns
+        nearest = min(total, (start + limit, Ending.TIMEOUT, self._says[name]), key=_when)
         if call.cancel and call.sent_ns and self._cancel_after_ns is not None:
             return min(nearest, (call.sent_ns + self._cancel_after_ns, Ending.CANCELLED, ""), key=_when)
         return nearest
@@ -65,7 +74,3 @@ class Deadlines:
 
 def _when(deadline: tuple[int, Ending, str]) -> int:
     return deadline[0]
-
-
-def _says(name: str, limit_ns: int) -> str:
-    return f"{name} = {limit_ns / 1e9:g} passed"

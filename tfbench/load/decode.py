@@ -1,11 +1,14 @@
 """From recorded reads to chunks and an outcome."""
 
 from array import array
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tfbench.core.jsonio import sha256_hex
 from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
-from tfbench.load.call import Call, Ending, Read
+from tfbench.load.call import FRAMED, Call, Ending
+from tfbench.load.spool import PlainRead, plain_reads, unframed
+from tfbench.load.stamps import to_stamp
 from tfbench.protocol import DIALECTS, SseParser, Usage, error_message, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
@@ -18,8 +21,8 @@ _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"\xef\xbb\xbf")
 class Decoded(NamedTuple):
     """What one call came to. Chunk columns are parallel; `kinds` are codes into `KIND_NAMES`.
 
-    `user`, `kernel` and `lower` are int64 bytes in machine order (kernel: CLOCK_REALTIME ns, 0 = none),
-    `exact` one byte each, `tokens` int32 bytes (-1 = unknown). `raw` is what couldn't be understood.
+    `user` and `lower` are int64 bytes in machine order, `stamps` the kernel's (`stamps.NO_STAMP` = none), `exact` one
+    byte each, `tokens` int32 bytes (-1 = unknown). `raw` is what couldn't be understood.
     `ended_with_last_read`: the call ended with its last read, however long the wire held on to it.
     """
 
@@ -30,7 +33,7 @@ class Decoded(NamedTuple):
     output_sha256: str | None
     kinds: bytes
     user: bytes
-    kernel: bytes
+    stamps: bytes
     lower: bytes
     exact: bytes
     tokens: bytes
@@ -40,13 +43,11 @@ class Decoded(NamedTuple):
 
 
 class CallDecoder:
-    """Decodes one call; `step` may be called while the call is still in flight."""
+    """Decodes one call: `feed` it every read, then `finish`."""
 
     __slots__ = (
         "_body",
         "_call",
-        "_counted_output",
-        "_counted_reads",
         "_decoder",
         "_dialect",
         "_finish_reason",
@@ -63,8 +64,8 @@ class CallDecoder:
     def __init__(self, call: Call, dialect: str) -> None:
         self._call = call
         self._dialect = DIALECTS[dialect]
-        # One tuple a chunk: (kind, tokens, user ns, kernel ns, lower ns, exact); turned into columns at the end.
-        self._rows: list[tuple[ChunkKind, int | None, int, int, int, bool]] = []
+        # One tuple a chunk: (kind, tokens, user ns, stamp, lower ns, exact); turned into columns at the end.
+        self._rows: list[tuple[ChunkKind, int | None, int, bytes, int, bool]] = []
         self._texts: list[str] = []
         self._decoder = self._dialect.stream_decoder()
         self._sse = SseParser()
@@ -73,16 +74,12 @@ class CallDecoder:
         self._streamed: bool | None = None
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
-        self._held: list[Read] = []
+        self._held: list[PlainRead] = []
         self._tail = b""
-        self._counted_reads = 0
-        self._counted_output = 0
 
-    def step(self, max_reads: int) -> bool:
-        """Decode at most `max_reads` recorded reads; True when none is left."""
-        reads = self._call.reads
-        for _ in range(min(max_reads, len(reads))):
-            read = reads.popleft()
+    def feed(self, reads: Iterable[PlainRead]) -> None:
+        """Decode the next reads of the call."""
+        for read in reads:
             if self._streamed:
                 self._read(*read)
             elif self._streamed is False:
@@ -91,7 +88,6 @@ class CallDecoder:
                 # Until it is known what this is; a read may hold a single byte.
                 self._held.append(read)
                 self._decide(last=False)
-        return not reads
 
     def _decide(self, *, last: bool) -> None:
         start = b"".join(read[4] for read in self._held).lstrip(b" \r\n")
@@ -104,16 +100,6 @@ class CallDecoder:
             else:
                 self._body.append(read[4])
         self._held.clear()
-
-    def count_output(self) -> int:
-        """Output chunks so far of a call in flight; the call keeps its reads."""
-        reads = self._call.reads
-        for read in list(reads)[self._counted_reads :]:
-            self._counted_reads += 1
-            for event in self._sse.feed(read[4]):
-                chunk = self._decoder.feed(event)
-                self._counted_output += chunk is not None and chunk.kind in OUTPUT_KINDS
-        return self._counted_output
 
     def _is_stream(self, start: bytes, *, last: bool) -> bool | None:
         """Whether the body is an SSE stream, by what is said of it or by its first bytes; None = too few yet."""
@@ -128,7 +114,7 @@ class CallDecoder:
             return None
         return start.startswith(_SSE_STARTS)
 
-    def _read(self, user: int, kernel: int, lower: int, exact: bool, data: bytes) -> None:
+    def _read(self, user: int, stamp: bytes, lower: int, exact: bool, data: bytes) -> None:
         size = len(data)
         feed = self._decoder.feed
         for event in self._sse.feed(data):
@@ -136,7 +122,7 @@ class CallDecoder:
             if chunk is None:
                 continue
             kind, text, tokens = chunk
-            self._rows.append((kind, tokens, user, kernel, lower, exact and event.end == size))
+            self._rows.append((kind, tokens, user, stamp, lower, exact and event.end == size))
             if text:
                 self._texts.append(text)
             elif kind is ChunkKind.ERROR or (kind is ChunkKind.COMMENT and not event.comment):
@@ -147,7 +133,7 @@ class CallDecoder:
             self._raw += data[:_RAW_KEPT_BYTES] + b"\n"
 
     def finish(self) -> Decoded:
-        """What the call came to; every read must have been decoded."""
+        """What the call came to."""
         call = self._call
         if self._held:
             self._decide(last=True)
@@ -155,7 +141,7 @@ class CallDecoder:
         if self._streamed and tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
             before = len(self._rows)
-            self._read(call.end_ns, call.end_kernel_ns, call.sent_ns, False, b"\n\n")
+            self._read(call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, False, b"\n\n")
             made = self._rows[before:]
             if made and made[-1][0] is ChunkKind.ERROR:
                 self._keep(tail)
@@ -165,7 +151,7 @@ class CallDecoder:
         if self._streamed:
             self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
         usage = self._usage or Usage()
-        kinds, counts, user, kernel, lower, exact = zip(*self._rows, strict=True) if self._rows else ((),) * 6
+        kinds, counts, user, stamps, lower, exact = zip(*self._rows, strict=True) if self._rows else ((),) * 6
         tokens = resolve_tokens(kinds, counts, usage.output_tokens)
         output = "".join(self._texts)
         has_output = not OUTPUT_KINDS.isdisjoint(kinds)
@@ -177,7 +163,7 @@ class CallDecoder:
             output_sha256=sha256_hex(output.encode(errors="surrogatepass")) if has_output else None,
             kinds=bytes(map(_CODE.__getitem__, kinds)),
             user=array("q", user).tobytes(),
-            kernel=array("q", kernel).tobytes(),
+            stamps=b"".join(stamps),
             lower=array("q", lower).tobytes(),
             exact=bytes(exact),
             tokens=array("i", [-1 if n is None else n for n in tokens]).tobytes(),
@@ -252,16 +238,38 @@ class CallDecoder:
             self._keep(body)
             return Outcome.STREAM_ERROR, result.error
         self._usage, self._finish_reason = result.usage, result.finish_reason
-        self._rows.append((result.kind, None, call.end_ns, call.end_kernel_ns, call.sent_ns, True))
+        self._rows.append((result.kind, None, call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, True))
         self._texts += [result.reasoning, result.text, result.tool]
         return Outcome.OK, ""
 
 
-def decode(call: Call, dialect: str) -> Decoded:
-    """Decode a call that has ended."""
+def decode(call: Call, dialect: str, reads: Iterable[PlainRead] | None = None) -> Decoded:
+    """Decode a call that has ended, of which `reads` (default: those at hand) are all."""
     decoder = CallDecoder(call, dialect)
-    decoder.step(len(call.reads))
+    decoder.feed(plain_reads(call) if reads is None else reads)
     return decoder.finish()
+
+
+class OutputCounter:
+    """How many output chunks a call in flight has received so far; the call keeps its reads."""
+
+    def __init__(self, call: Call, dialect: str) -> None:
+        self._reads = call.reads
+        self._done = 0
+        self._sse = SseParser()
+        self._decoder = DIALECTS[dialect].stream_decoder()
+        self._count = 0
+
+    def count(self) -> int:
+        """Output chunks up to now."""
+        reads = self._reads
+        for at in range(self._done, len(reads)):
+            _, _, _, form, data = reads[at]
+            for event in self._sse.feed(unframed(data) if form == FRAMED else data):
+                chunk = self._decoder.feed(event)
+                self._count += chunk is not None and chunk.kind in OUTPUT_KINDS
+        self._done = len(reads)
+        return self._count
 
 
 _WITHOUT_LOOKING = {
@@ -289,7 +297,4 @@ def outcome_of(call: Call, dialect: str, *, look_inside: bool) -> Outcome | None
         return Outcome.REJECTED if call.status in (429, 503) else Outcome.HTTP_ERROR
     if not look_inside:
         return None
-    reads = call.reads.copy()
-    outcome = Outcome(decode(call, dialect).outcome)
-    call.reads = reads
-    return outcome
+    return Outcome(decode(call, dialect).outcome)

@@ -9,6 +9,7 @@ from typing import Any
 import httptools
 
 from tfbench.load.call import Call
+from tfbench.load.stamps import ns_of
 
 MAX_BODYLESS_BYTES = (1 << 20) + (1 << 16)
 """Bytes in a row that carry no body (headers, trailers, 1xx answers) before a response is given up: 1 MB of headers
@@ -20,8 +21,24 @@ _JSON_END = b"}\n\n"
 """How nearly every event ends: a quick no."""
 _DONE_ENDS = (b"[DONE]\n\n", b"[DONE]\r\n\r\n", b"[DONE]\n", b"[DONE]\r\n", b"[DONE]\r\r", b"[DONE]")
 _TAIL_BYTES = 32
-_LENGTHS = {text: size for size in range(1, 8192) for text in (b"%x" % size, b"%X" % size)}
-"""Chunk lengths as nearly every server writes them; any other goes through the parser."""
+EVENT_END = _JSON_END + b"\r\n"
+"""How a read ends that is one chunk with one or more whole events of JSON, as nearly all are."""
+QUICK_BYTES = 2048
+"""A read that is larger than a chunk usually is, it and its framing."""
+
+
+def _chunk_heads() -> tuple[bytes, ...]:
+    heads = [b"\0"] * (QUICK_BYTES + 1)
+    for length in range(1, QUICK_BYTES):
+        head = b"%x\r\n" % length
+        if len(head) + length + 2 < QUICK_BYTES:
+            heads[len(head) + length + 2] = head
+    return tuple(heads)
+
+
+CHUNK_HEADS = _chunk_heads()
+"""By the size of a read, how it begins if it is exactly one chunk, as nearly every server writes the length; anything
+else goes through the parser."""
 _LONGEST_KEEP_ALIVE_S = 86_400.0
 
 
@@ -29,7 +46,8 @@ class Framing:
     """The framing of one connection's responses; `call` is the one waiting (None while idle).
 
     `take` is asked once for each read. When it returns True the response is over: framed to its end
-    if `complete`, else broken with `trouble`.
+    if `complete`, else broken with `trouble`. While `steady`, a read that begins with its size's CHUNK_HEADS and ends
+    with EVENT_END may go to the call without being taken here, as long as `left` is kept.
     """
 
     __slots__ = (
@@ -132,13 +150,18 @@ class Framing:
 
     # Called by the transport.
 
+    @property
+    def steady(self) -> bool:
+        """Whether the stream stands between two chunks, its last event whole and no end in sight."""
+        return self.at_chunk and self.tail.endswith(_JSON_END)
+
     def take(
         self,
         call: Call,
         data: memoryview | bytes,
         size: int,
         user_ns: int,
-        kernel_ns: int,
+        stamp: bytes,
         lower_ns: int,
         exact: bool,
     ) -> bool:
@@ -147,25 +170,16 @@ class Framing:
         `exact` says that the stamp speaks of the last byte of `data`.
         """
         call.last_ns = user_ns
-        if self.at_chunk:
+        if self.at_chunk and size <= QUICK_BYTES:
             # Nearly every read of a stream is one whole chunk, which needs no parser.
             raw = bytes(data)
-            at = raw.find(b"\r\n", 1, 10)
-            length = _LENGTHS.get(raw[:at])
-            if length is not None and at + 4 + length == size and raw.endswith(b"\r\n"):
-                body = raw[at + 2 : -2]
-                call.reads.append((user_ns, kernel_ns, lower_ns, exact, body))
-                call.body_seen = True
-                self.left -= size
-                self.bodyless = 0
-                if length >= _TAIL_BYTES and not call.done_seen_ns and body.endswith(_JSON_END):
-                    self.tail = body
-                else:
-                    self._note_end_mark(call, body, user_ns, kernel_ns)
+            head = CHUNK_HEADS[size]
+            if raw.startswith(head) and raw.endswith(b"\r\n"):
+                self._keep(call, raw[len(head) : -2], size, user_ns, stamp, lower_ns, exact)
                 return self.left < 0 and self._is_over(call, data)
         if not call.first_ns:
             call.first_ns = user_ns
-            call.first_kernel_ns = kernel_ns
+            call.first_kernel_ns = ns_of(stamp)
         try:
             self.feed(data)
             self.at_chunk = self.at_chunk and self.chunked and bytes(data[-2:]) == b"\r\n"
@@ -184,19 +198,19 @@ class Framing:
         if over and (self.chunked or self.trouble):
             # A last-chunk mark (or garbage) in the same read may have come later than the bytes before it.
             exact = False
-        call.reads.append((user_ns, kernel_ns, lower_ns, exact, body))
+        self._keep(call, body, size, user_ns, stamp, lower_ns, exact)
+        return self._is_over(call, data) if over else False
+
+    def _keep(self, call: Call, body: bytes, size: int, user_ns: int, stamp: bytes, lower_ns: int, exact: bool) -> None:
+        call.reads.append((user_ns, stamp, lower_ns, exact, body))
         call.body_seen = True
         self.bodyless = 0
         self.left -= size
-        self._note_end_mark(call, body, user_ns, kernel_ns)
-        return self._is_over(call, data) if over else False
-
-    def _note_end_mark(self, call: Call, body: bytes, user_ns: int, kernel_ns: int) -> None:
         # The end mark may come in pieces; a whole one never fits into fewer bytes than are kept.
         self.tail = tail = body if len(body) >= _TAIL_BYTES else (self.tail + body)[-_TAIL_BYTES:]
         if not tail.endswith(_JSON_END) and tail.endswith(_DONE_ENDS):
             call.done_seen_ns = user_ns
-            call.end_kernel_ns = kernel_ns
+            call.end_kernel_ns = ns_of(stamp)
         elif call.done_seen_ns:
             # It goes on after its end mark, so that wasn't the end.
             call.done_seen_ns = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tfbench.core.clocks import Anchor, read_anchor
 from tfbench.load.call import Call, Ending
 from tfbench.load.deadlines import Deadlines
-from tfbench.load.decode import NEEDS_LOOKING, CallDecoder, outcome_of
+from tfbench.load.decode import NEEDS_LOOKING, OutputCounter, outcome_of
 from tfbench.load.feeders import Feeders, Tick
 from tfbench.load.job import LoadJob
 from tfbench.load.poller import READ, Poller
@@ -30,7 +30,6 @@ _DENSE_PER_S = 3000
 _BATCH_NS = 600_000
 """How long events are let gather then. Kernel stamps keep their times; blur reaches back this far at most."""
 _DENSITY_WINDOW_NS = 20_000_000
-_TURN = 15
 _LOOK_NS = 2_000_000
 _IDLE_NS = 200_000
 """A body for a later tick is made only when the next one is further off than this."""
@@ -76,7 +75,7 @@ class WorkerLoop:
         self._preconnected = self._wire.preconnect(job.preconnect, job.limits.connect_ns / 1e9) if job.preconnect else 0
         self._in_flight: dict[int, Call] = {}
         self._deadlines = Deadlines(job.limits, job.cancel_after_ns)
-        self._counted: dict[int, tuple[Call, CallDecoder]] = {}
+        self._counted: dict[int, tuple[Call, OutputCounter]] = {}
         self._sent_count = 0
         self._done_count = 0
         self._interrupted = False
@@ -100,16 +99,17 @@ class WorkerLoop:
         self._in_flight[id(call)] = call
         self._deadlines.watch(call, call.dispatched_ns)
         if call.cancel and self._job.cancel_after_chunks is not None:
-            self._counted[id(call)] = (call, CallDecoder(call, self._job.dialect))
+            self._counted[id(call)] = (call, OutputCounter(call, self._job.dialect))
         self._wire.begin(call)
 
     def _on_sent(self, call: Call) -> None:
         self._sent_count += 1
-        self._spool.append("sent", self._sent_record(call))
+        self._write_sent(call)
 
-    def _sent_record(self, call: Call) -> SentRecord:
+    def _write_sent(self, call: Call) -> None:
+        call.noted = True
         tick = call.tick
-        return SentRecord(
+        record = SentRecord(
             attempt=tick.attempt,
             task=tick.task,
             tries=tick.tries,
@@ -128,6 +128,7 @@ class WorkerLoop:
             new_connection=call.new_connection,
             prompt_sha256=call.prompt_sha256,
         )
+        self._spool.append("sent", record)
 
     def _on_done(self, call: Call) -> None:
         self._in_flight.pop(id(call), None)
@@ -142,6 +143,8 @@ class WorkerLoop:
             self._feeder.ended(call.tick, call.end_ns, failed=failed)
         else:
             self._spool.append("planned", tuple(self._retries.again(call.tick, due_ns)))
+        # The deadlines hold on to a call for a while; its bytes aren't needed any more.
+        call.reads.clear()
 
     def _retry_due_ns(self, call: Call) -> int | None:
         """When the task of a failed call is tried again; None when it isn't."""
@@ -156,8 +159,8 @@ class WorkerLoop:
     def _cut_counted(self) -> None:
         # Only calls that the plan cancels after k chunks are decoded while they run.
         limit = self._job.cancel_after_chunks or 0
-        for call, decoder in list(self._counted.values()):
-            if decoder.count_output() >= limit:
+        for call, counter in list(self._counted.values()):
+            if counter.count() >= limit:
                 self._wire.abort(call, Ending.CANCELLED, "")
 
     def _expire(self, now_ns: int) -> None:
@@ -168,13 +171,15 @@ class WorkerLoop:
 
     def _write_raw(self, call: Call) -> None:
         assert call.ending is not None
+        if not call.noted:
+            self._write_sent(call)
         self._spool.append(
             "raw",
             RawRecord(
-                sent=tuple(self._sent_record(call)),
+                attempt=call.tick.attempt,
                 first_ns=call.first_ns,
                 first_kernel_ns=call.first_kernel_ns,
-                last_ns=call.last_ns,
+                last_ns=call.last_read_ns,
                 # A response left open after its end mark ended at the mark.
                 end_ns=call.done_seen_ns if call.ending is Ending.LINGERED else call.end_ns,
                 end_kernel_ns=call.end_kernel_ns,
@@ -197,6 +202,7 @@ class WorkerLoop:
         for call in () if self._keep_reads else self._in_flight.values():
             if len(call.reads) >= _PART_READS and id(call) not in self._counted:
                 self._spool.append("part", (call.tick.attempt, pack_reads(call.reads)))
+                call.last_ns = call.last_read_ns
                 call.reads.clear()
 
     # The loop.
@@ -209,13 +215,12 @@ class WorkerLoop:
         self._retries, self._freed = feeders.retries, feeders.freed
         feeder = self._feeder = feeders.feeder
         poller, timer = self._poller, self._timer
-        ready, timer_fd, command_fd = self._wire.ready, timer.fd, self._command_fd
+        serve, dispatch_due, timer_fd, command_fd = self._wire.serve, self._dispatch_due, timer.fd, self._command_fd
         poller.add(self._command_fd, READ)
         if timer.fd >= 0:
             poller.add(timer.fd, READ)
         self._cpu_start_ns = time.process_time_ns()
         previous_entry = batch_end = _mono()
-        number = 0
         self._next_second_ns = start_ns + _SECOND_NS
         next_look = 0
         while not self._stopping:
@@ -232,27 +237,21 @@ class WorkerLoop:
             entry = _mono()
             batch_end = entry + _BATCH_NS
             events = poller.poll(0)
-            number += 1
             if not events and timeout > 0:
                 # What the empty poll didn't report came after its entry: that is as far as blur reaches back.
                 previous_entry = entry
                 entry = _mono()
                 events = poller.poll(timeout)
-                number += 1
-            for position, (fd, mask) in enumerate(events):
-                if fd == timer_fd:
-                    timer.clear()
-                    self._armed_ns = 0
-                elif fd == command_fd:
-                    self._command()
-                else:
-                    ready(fd, mask, previous_entry, number)
-                    if position & _TURN == _TURN:
-                        # A long batch must not make a due request late.
-                        self._dispatch_due()
+            if events:
+                for fd in serve(events, previous_entry, dispatch_due):
+                    if fd == timer_fd:
+                        timer.clear()
+                        self._armed_ns = 0
+                    elif fd == command_fd:
+                        self._command()
             previous_entry = entry
             self._event_count += len(events)
-            now = self._dispatch_due()
+            now = dispatch_due()
             if self._counted and events:
                 self._cut_counted()
             self._spool.flush()

@@ -5,13 +5,14 @@ stamp, however late it is taken.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
 from tfbench.load.call import Call, Ending
 from tfbench.load.framing import Framing
 from tfbench.load.poller import READ, Poller
+from tfbench.load.stamps import to_stamp
 from tfbench.load.timer import open_alarm
 
 RESET = "reset"
@@ -110,28 +111,31 @@ class Mock:
             self._alarm.arm(self._queue[0][0])
             return
 
-    def ready(self, fd: int, mask: int, previous_entry_ns: int, poll_number: int) -> None:
+    def serve(
+        self, events: Sequence[tuple[int, int]], previous_entry_ns: int, between: Callable[[], object]
+    ) -> list[int]:
         """Deliver what is due."""
-        del mask, previous_entry_ns, poll_number
-        if fd != self._alarm.fd:
-            return
-        self._alarm.clear()
-        while self._queue and self._queue[0][0] <= _mono():
-            _, _, line, call = heappop(self._queue)
-            if line.framing.call is call:
-                self._deliver(line, call)
-        if self._queue:
-            self._alarm.arm(self._queue[0][0])
+        del previous_entry_ns, between
+        others = [fd for fd, _ in events if fd != self._alarm.fd]
+        if len(others) < len(events):
+            self._alarm.clear()
+            while self._queue and self._queue[0][0] <= _mono():
+                _, _, line, call = heappop(self._queue)
+                if line.framing.call is call:
+                    self._deliver(line, call)
+            if self._queue:
+                self._alarm.arm(self._queue[0][0])
+        return others
 
     def _deliver(self, line: _Line, call: Call) -> None:
         step = line.next
         now = _mono()
         framing = line.framing
         if isinstance(step, bytes):
-            stamp = line.due_ns + self._real_offset_ns if self.stamped else 0
+            stamp_ns = line.due_ns + self._real_offset_ns if self.stamped else 0
             lower_ns, line.after_ns = line.after_ns, line.due_ns
-            if framing.take(call, step, len(step), now, stamp, lower_ns, True):
-                call.end_kernel_ns = stamp
+            if framing.take(call, step, len(step), now, to_stamp(stamp_ns), lower_ns, True):
+                call.end_kernel_ns = stamp_ns
                 ending = Ending.COMPLETE if framing.complete else Ending.BROKEN
                 self._finish(call, ending, "" if framing.complete else framing.trouble, now)
             else:

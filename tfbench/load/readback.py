@@ -9,7 +9,7 @@ from tfbench.core.clocks import Anchor
 from tfbench.load.call import Call, Ending
 from tfbench.load.decode import Decoded, decode
 from tfbench.load.feeders import Tick
-from tfbench.load.spool import RawRecord, SentRecord, pack_reads, read_spool, unpack_reads
+from tfbench.load.spool import PlainRead, RawRecord, SentRecord, pack_reads, read_spool, unpack_reads
 
 _NO_READS = pack_reads(())
 
@@ -41,7 +41,7 @@ class WorkerReader:
     summary: dict[str, Any] | None = None
     _dialect: str = ""
     _keep_text: bool = False
-    _parts: dict[int, list[Any]] = field(default_factory=dict)
+    _parts: dict[int, list[PlainRead]] = field(default_factory=dict)
 
     def batches(self, calls: int = 10_000) -> Iterator[list[Ended]]:
         """Decoded calls, about `calls` at a time, in order of their ends."""
@@ -51,15 +51,14 @@ class WorkerReader:
             if kind == "sent":
                 sent = SentRecord(*record)
                 sends[sent.attempt] = sent
-                self.planned.pop(sent.attempt, None)
+                if sent.sent_ns:
+                    self.planned.pop(sent.attempt, None)
             elif kind == "part":
                 self._parts.setdefault(record[0], []).extend(unpack_reads(record[1]))
             elif kind == "raw":
                 raw = RawRecord(*record)
-                sent = SentRecord(*raw.sent)
-                sends.pop(sent.attempt, None)
-                self.planned.pop(sent.attempt, None)
-                batch.append(self._ended(sent, raw))
+                self.planned.pop(raw.attempt, None)
+                batch.append(self._ended(sends.pop(raw.attempt), raw))
             elif kind == "planned":
                 tick = Tick(*record)
                 self.planned[tick.attempt] = tick
@@ -72,7 +71,8 @@ class WorkerReader:
                 self._dialect, self._keep_text = record
             elif kind == "summary":
                 self.summary = record[0]
-        batch.extend(self._ended(sent, None) for sent in sends.values())
+        # Of a call that never reached the kernel there's nothing to tell without its end: its tick is unsent.
+        batch.extend(self._ended(sent, None) for sent in sends.values() if sent.sent_ns)
         if batch:
             yield batch
 
@@ -80,24 +80,23 @@ class WorkerReader:
         reads = self._parts.pop(sent.attempt, [])
         if raw is not None:
             reads.extend(unpack_reads(raw.reads))
-        decoded = decode(_call_of(sent, raw, reads), self._dialect)
+        decoded = decode(_call_of(sent, raw, bool(reads)), self._dialect, reads)
         output = decoded.output if self._keep_text else None
         # Neither the reads nor the text are needed any more.
         bare = None if raw is None else raw._replace(reads=_NO_READS)
         return Ended(sent, bare, decoded._replace(output=""), None if raw is None else raw.prompt, output)
 
 
-def _call_of(sent: SentRecord, raw: RawRecord | None, reads: list[Any]) -> Call:
+def _call_of(sent: SentRecord, raw: RawRecord | None, answered: bool) -> Call:
     """The call as the decoder wants it."""
     tick = Tick(sent.attempt, sent.scheduled_ns, sent.slot_ns, sent.phase, sent.user, sent.task, sent.tries)
     call = Call(tick, sent.request_id, b"", sent.prompt_sha256, None)
     call.sent_ns = sent.sent_ns
-    call.reads.extend(reads)
     if raw is None:
         # The worker died; what came before that is still worth reading.
         call.ending = Ending.CUT
         call.error = "the worker died before the request's end was written"
-        call.status = 200 if reads else 0
+        call.status = 200 if answered else 0
         return call
     call.ending = Ending(raw.ending)
     call.error = raw.error

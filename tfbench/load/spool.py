@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfbench.core.errors import StorageError
-from tfbench.load.call import Read
+from tfbench.load.call import FRAMED, Call, Read
+from tfbench.load.stamps import NO_STAMP
 
 _LENGTH = struct.Struct("<I")
 _FLUSH_BYTES = 1 << 16
+_MARSHAL_VERSION = 2
+"""Later ones look every object up among those written before, which takes longer than writing it again."""
 
 
 class SentRecord(NamedTuple):
@@ -43,19 +46,34 @@ class SentRecord(NamedTuple):
     prompt_sha256: str
 
 
-PackedReads = tuple[bytes, bytes, bytes, bytes, list[bytes]]
+PlainRead = tuple[int, bytes, int, bool, bytes]
+"""A `Read` without HTTP framing; its form says only whether it is exact."""
+PackedReads = tuple[bytes, bytes, bytes, bytes, tuple[bytes, ...]]
 
 
 def pack_reads(reads: Iterable[Read]) -> PackedReads:
     """Reads as columns: marshal takes machine integers ten times slower one by one."""
-    user, kernel, lower, exact, data = zip(*reads, strict=True) if reads else ((), (), (), (), ())
-    return array("q", user).tobytes(), array("q", kernel).tobytes(), array("q", lower).tobytes(), bytes(exact), [*data]
+    user, stamps, lower, forms, data = zip(*reads, strict=True) if reads else ((), (), (), (), ())
+    return array("q", user).tobytes(), b"".join(stamps), array("q", lower).tobytes(), bytes(forms), data
 
 
-def unpack_reads(packed: PackedReads) -> Iterator[Read]:
-    """What `pack_reads` was given."""
-    user, kernel, lower, exact, data = packed
-    return zip(_int64s(user), _int64s(kernel), _int64s(lower), map(bool, exact), data, strict=True)
+def unpack_reads(packed: PackedReads) -> Iterator[PlainRead]:
+    """What `pack_reads` was given, without HTTP framing."""
+    user, stamps, lower, forms, data = packed
+    size = len(NO_STAMP)
+    each = [stamps[at : at + size] for at in range(0, len(stamps), size)]
+    bodies = [piece if form != FRAMED else unframed(piece) for form, piece in zip(forms, data, strict=True)]
+    return zip(_int64s(user), each, _int64s(lower), map(bool, forms), bodies, strict=True)
+
+
+def unframed(chunk: bytes) -> bytes:
+    """What one HTTP chunk carries."""
+    return chunk[chunk.index(b"\n") + 1 : -2]
+
+
+def plain_reads(call: Call) -> list[PlainRead]:
+    """The reads that a call has at hand."""
+    return list(unpack_reads(pack_reads(call.reads)))
 
 
 def _int64s(data: bytes) -> "array[int]":
@@ -67,10 +85,11 @@ def _int64s(data: bytes) -> "array[int]":
 class RawRecord(NamedTuple):
     """Written when the wire let go of a call: how, and the reads not yet written as "part" records.
 
-    `reads` are packed by `pack_reads`.
+    The attempt's `SentRecord` was written before, with a `sent_ns` of 0 where nothing was sent. `reads` are packed by
+    `pack_reads`.
     """
 
-    sent: tuple[Any, ...]
+    attempt: int
     first_ns: int
     first_kernel_ns: int
     last_ns: int
@@ -100,7 +119,7 @@ class SpoolWriter:
 
     def append(self, kind: str, record: tuple[Any, ...]) -> None:
         """Queue one record."""
-        data = marshal.dumps((kind, *record))
+        data = marshal.dumps((kind, *record), _MARSHAL_VERSION)
         self._pending.append(_LENGTH.pack(len(data)))
         self._pending.append(data)
         self._size += len(data)

@@ -12,7 +12,19 @@ import time
 SO_TIMESTAMPNS = 35
 SCM_TIMESTAMPNS = 35
 ANCILLARY_BYTES = socket.CMSG_SPACE(16) if hasattr(socket, "CMSG_SPACE") else 64
-unpack_timespec = struct.Struct("@qq").unpack
+NO_STAMP = bytes(16)
+_TIMESPEC = struct.Struct("@qq")
+
+
+def ns_of(stamp: bytes) -> int:
+    """ns of a stamp as the kernel gives it, a struct timespec; 0 for NO_STAMP."""
+    seconds, nanoseconds = _TIMESPEC.unpack(stamp)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
+
+def to_stamp(ns: int) -> bytes:
+    """What `ns_of` takes apart."""
+    return _TIMESPEC.pack(*divmod(ns, 1_000_000_000))
 
 
 def enable(sock: socket.socket) -> bool:
@@ -29,9 +41,8 @@ def enable(sock: socket.socket) -> bool:
 def stamp_of(ancillary: list[tuple[int, int, bytes]]) -> int:
     """CLOCK_REALTIME ns in the ancillary data of one recvmsg, or 0 when there is none."""
     for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == SCM_TIMESTAMPNS and len(data) == 16:
-            seconds, nanoseconds = unpack_timespec(data)
-            return int(seconds) * 1_000_000_000 + int(nanoseconds)
+        if level == socket.SOL_SOCKET and kind == SCM_TIMESTAMPNS and len(data) == len(NO_STAMP):
+            return ns_of(data)
     return 0
 
 

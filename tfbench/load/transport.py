@@ -1,5 +1,6 @@
 """What the worker's loop asks of a way to send requests: sockets (`wire`), or scripts in memory (`mock`)."""
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tfbench.load.call import Call, Ending
@@ -26,11 +27,14 @@ class Transport(Protocol):
     def begin(self, call: Call) -> None:
         """Send `call`, on an idle connection or a new one. `done` may be called before this returns."""
 
-    def ready(self, fd: int, mask: int, previous_entry_ns: int, poll_number: int) -> None:
-        """Serve one report of poll `poll_number`; a descriptor that isn't the transport's is passed over.
+    def serve(
+        self, events: Sequence[tuple[int, int]], previous_entry_ns: int, between: Callable[[], object]
+    ) -> list[int]:
+        """Serve one poll's reports, (descriptor, mask); the descriptors that aren't the transport's.
 
         `previous_entry_ns` (CLOCK_MONOTONIC) is the entry of the poll before: what that one didn't
-        report came later.
+        report came later. `between` is called now and then, so that a long batch makes nothing late; calls may
+        begin in it.
         """
 
     def abort(self, call: Call, ending: Ending, error: str) -> None:

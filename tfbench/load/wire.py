@@ -8,12 +8,13 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from tfbench.load import stamps
-from tfbench.load.call import Call, Ending
+from tfbench.load.call import FRAMED, Call, Ending
 from tfbench.load.connection import EXHAUSTED, Connection, Refused, describe, start_connecting
+from tfbench.load.framing import CHUNK_HEADS, EVENT_END, QUICK_BYTES
 from tfbench.load.poller import READ, WRITE, Poller
 from tfbench.load.pool import Policy, Pool
 from tfbench.load.target import Target
@@ -25,8 +26,14 @@ _CONNECTING_AT_ONCE = 64
 _PARTING_NS = 1_000_000_000
 """How long a connection that the server said it closes is left for it to close."""
 _PARTING_MOST = 512
-_unpack_timespec = stamps.unpack_timespec
+_NO_STAMP = stamps.NO_STAMP
+_TURN = 16
+"""Events served before others may have a turn."""
 _mono = time.monotonic_ns
+
+
+def _nothing() -> None:
+    pass
 
 
 class Wire:
@@ -71,8 +78,7 @@ class Wire:
                 self._preconnecting += 1
                 if self._open(None) is not None:
                     self._preconnecting -= 1
-            for fd, mask in self._poller.poll(min((deadline - now) / 1e9, 0.05)):
-                self.ready(fd, mask, 0, 0)
+            self.serve(self._poller.poll(min((deadline - now) / 1e9, 0.05)), 0, _nothing)
         return len(self._pool)
 
     def begin(self, call: Call) -> None:
@@ -88,58 +94,48 @@ class Wire:
         self._assign(connection, call)
         self._send_request(connection, call)
 
-    def ready(self, fd: int, mask: int, previous_entry_ns: int, poll_number: int) -> None:
-        """Serve one readiness report; `previous_entry_ns` is the entry of the poll before this one."""
-        connection = self._by_fd.get(fd)
-        if connection is None:
-            return
-        if mask != READ:
-            if mask & WRITE:
-                self._writable(connection)
-                if connection.fd < 0:
-                    return
-            elif connection.tls is None and not connection.opened:
-                # An error or a hang-up while connecting.
-                self._writable(connection)
-                return
-            if not mask & ~WRITE:
-                return
-        lower_ns = connection.lower_ns
-        if previous_entry_ns > lower_ns and connection.last_poll != poll_number - 1:
-            lower_ns = previous_entry_ns
-        connection.last_poll = poll_number
-        if lower_ns < connection.last_recv_ns and connection.drained:
-            # The read before this one emptied the socket, so these bytes came after it began.
-            lower_ns = connection.last_recv_ns
-        connection.last_recv_ns = _mono()
-        try:
-            size, ancillary, _, _ = connection.recvmsg_into(self._buffers, _ANCILLARY_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._lost(connection, str(error.strerror or error))
-            return
-        user_ns = _mono()
-        if not size:
-            self._end_of_file(connection, user_ns)
-            return
-        kernel_ns = 0
-        if ancillary:
-            # Stamps are all that was asked for.
-            seconds, nanoseconds = _unpack_timespec(ancillary[0][2])
-            kernel_ns = seconds * 1_000_000_000 + nanoseconds
-        connection.drained = drained = size < READ_BYTES
-        if connection.tls is not None:
-            self._read_tls(connection, self._view[:size], user_ns, kernel_ns, lower_ns)
-            return
-        connection.lower_ns = lower_ns
-        framing = connection.framing
-        call = framing.call
-        if call is None:
-            # Bytes that nobody asked for.
-            self._shut(connection)
-        elif framing.take(call, self._view[:size], size, user_ns, kernel_ns, lower_ns, drained):
-            self._over(connection, call, user_ns, kernel_ns)
+    def serve(
+        self, events: Sequence[tuple[int, int]], previous_entry_ns: int, between: Callable[[], object]
+    ) -> list[int]:
+        """Serve one poll's reports; see Transport."""
+        # Looked up beforehand: a descriptor freed on the way may be another connection's by the time its turn comes.
+        known = [*map(self._by_fd.get, [fd for fd, _ in events])]
+        others: list[int] = []
+        before_ns = _mono()
+        left = _TURN
+        for (fd, mask), connection in zip(events, known, strict=True):
+            if connection is None:
+                others.append(fd)
+                continue
+            left -= 1
+            if not left:
+                left = _TURN
+                between()
+                before_ns = _mono()
+            reads = connection.reads
+            if reads is None or mask != READ:
+                self._ready(connection, mask, previous_entry_ns)
+                before_ns = _mono()
+                continue
+            # Nearly every event is one whole chunk of a stream, and what it costs decides how much one core can carry.
+            try:
+                data, ancillary, _, _ = connection.recvmsg(QUICK_BYTES, _ANCILLARY_BYTES)
+            except OSError as error:
+                self._unread(connection, error)
+                continue
+            user_ns = _mono()
+            size = len(data)
+            if data.endswith(EVENT_END) and data.startswith(CHUNK_HEADS[size]) and size <= connection.room:
+                lower_ns = connection.last_recv_ns
+                if lower_ns < previous_entry_ns:
+                    lower_ns = previous_entry_ns
+                reads.append((user_ns, ancillary[0][2] if ancillary else _NO_STAMP, lower_ns, FRAMED, data))
+                connection.room -= size
+                connection.last_recv_ns = before_ns
+            else:
+                self._take(connection, data, size, size < QUICK_BYTES, ancillary, before_ns, user_ns, previous_entry_ns)
+            before_ns = user_ns
+        return others
 
     def abort(self, call: Call, ending: Ending, error: str) -> None:
         """Let go of `call` now; its connection is closed."""
@@ -254,7 +250,8 @@ class Wire:
 
     def _send_request(self, connection: Connection, call: Call) -> None:
         connection.untouched = True
-        connection.lower_ns = call.sent_ns = call.last_ns = _mono()
+        connection.lower_ns = connection.last_recv_ns = call.sent_ns = call.last_ns = _mono()
+        connection.drained = True
         if connection.tls is not None:
             connection.tls.send(call.request)
         else:
@@ -307,11 +304,77 @@ class Wire:
 
     # Reading.
 
-    def _read(self, connection: Connection) -> None:
-        """Read what is there although no poll reported it."""
-        self.ready(connection.fd, READ, 0, connection.last_poll)
+    def _ready(self, connection: Connection, mask: int, previous_entry_ns: int) -> None:
+        if connection.fd < 0:
+            return
+        if mask & WRITE:
+            self._writable(connection)
+            if connection.fd < 0:
+                return
+        elif mask != READ and connection.tls is None and not connection.opened:
+            # An error or a hang-up while connecting.
+            self._writable(connection)
+            return
+        if mask & ~WRITE:
+            self._read(connection, previous_entry_ns)
 
-    def _read_tls(self, connection: Connection, data: memoryview, user_ns: int, kernel_ns: int, lower_ns: int) -> None:
+    def _read(self, connection: Connection, previous_entry_ns: int = 0) -> None:
+        """Read what is there, whether or not a poll reported it."""
+        before_ns = _mono()
+        try:
+            size, ancillary, _, _ = connection.recvmsg_into(self._buffers, _ANCILLARY_BYTES)
+        except OSError as error:
+            self._unread(connection, error)
+            return
+        user_ns = _mono()
+        drained = size < READ_BYTES
+        self._take(connection, self._view[:size], size, drained, ancillary, before_ns, user_ns, previous_entry_ns)
+
+    def _unread(self, connection: Connection, error: OSError) -> None:
+        if not isinstance(error, BlockingIOError):
+            self._lost(connection, str(error.strerror or error))
+
+    def _take(
+        self,
+        connection: Connection,
+        data: memoryview | bytes,
+        size: int,
+        drained: bool,
+        ancillary: list[tuple[int, int, bytes]],
+        before_ns: int,
+        user_ns: int,
+        previous_entry_ns: int,
+    ) -> None:
+        """Take what one read gave; `drained`: it left nothing behind."""
+        framing = connection.framing
+        if connection.reads is not None:
+            connection.reads = None
+            framing.left = connection.room
+        if not size:
+            self._end_of_file(connection, user_ns)
+            return
+        # Stamps are all that was asked for.
+        stamp = ancillary[0][2] if ancillary else _NO_STAMP
+        lower_ns = connection.came_after(previous_entry_ns)
+        connection.last_recv_ns = before_ns
+        connection.drained = drained
+        if connection.tls is not None:
+            self._read_tls(connection, data, user_ns, stamp, lower_ns)
+            return
+        connection.lower_ns = lower_ns
+        call = framing.call
+        if call is None:
+            # Bytes that nobody asked for.
+            self._shut(connection)
+        elif framing.take(call, data, size, user_ns, stamp, lower_ns, drained):
+            self._over(connection, call, user_ns, stamp)
+        elif drained and framing.steady:
+            connection.reads = call.reads
+            connection.room = framing.left
+
+    def _read_tls(
+        self, connection: Connection, data: memoryview | bytes, user_ns: int, stamp: bytes, lower_ns: int
+    ) -> None:
         tls, framing = connection.tls, connection.framing
         assert tls is not None
         if not connection.opened:
@@ -332,20 +395,20 @@ class Wire:
             if call is None:
                 self._shut(connection)
                 return
-            if framing.take(call, plain, len(plain), user_ns, kernel_ns, lower_ns, exact and connection.drained):
-                self._over(connection, call, user_ns, kernel_ns)
+            if framing.take(call, plain, len(plain), user_ns, stamp, lower_ns, exact and connection.drained):
+                self._over(connection, call, user_ns, stamp)
                 return
         if tls.failed is not None:
             self._lost(connection, tls_trouble(tls.failed, self._target.host))
         elif tls.ended:
             self._end_of_file(connection, user_ns)
 
-    def _over(self, connection: Connection, call: Call, user_ns: int, kernel_ns: int) -> None:
+    def _over(self, connection: Connection, call: Call, user_ns: int, stamp: bytes) -> None:
         framing = connection.framing
         if not framing.complete:
             self._finish(call, Ending.BROKEN, framing.trouble, _mono())
             return
-        call.end_kernel_ns = kernel_ns
+        call.end_kernel_ns = stamps.ns_of(stamp)
         if framing.keep_alive_s:
             # The server's own promise, less a margin for the way there.
             connection.idle_until_ns = user_ns + int(max(framing.keep_alive_s - 0.5, 0.0) * 1e9)
@@ -384,6 +447,7 @@ class Wire:
         connection = call.connection
         assert isinstance(connection, Connection)
         connection.framing.call = None
+        connection.reads = None
         call.connection = None
         call.ending = ending
         call.error = error
