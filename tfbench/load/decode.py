@@ -9,12 +9,13 @@ from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
 from tfbench.load.call import FRAMED, Call, Ending
 from tfbench.load.spool import PlainRead, plain_reads, unframed
 from tfbench.load.stamps import to_stamp
-from tfbench.protocol import DIALECTS, SseParser, Usage, error_message, resolve_tokens
+from tfbench.protocol import DIALECTS, SseEvent, SseParser, Usage, error_message, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
 _CODE = {kind: code for code, kind in enumerate(ChunkKind)}
 _RAW_KEPT_BYTES = 1 << 20
 _SSE_START_BYTES = 6
+_PATTERNS = 4
 _SSE_STARTS = (b"data", b":", b"event", b"id", b"retry", b"\xef\xbb\xbf")
 
 
@@ -42,6 +43,17 @@ class Decoded(NamedTuple):
     ended_with_last_read: bool
 
 
+def _simple(data: bytes) -> str:
+    """The text of a JSON string's inside that has no escapes; "" where it may have, or isn't one."""
+    if b'"' in data or b"\\" in data:
+        return ""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() else ""
+
+
 class CallDecoder:
     """Decodes one call: `feed` it every read, then `finish`."""
 
@@ -51,7 +63,10 @@ class CallDecoder:
         "_decoder",
         "_dialect",
         "_finish_reason",
+        "_foot",
+        "_head",
         "_held",
+        "_patterns",
         "_raw",
         "_rows",
         "_sse",
@@ -76,6 +91,9 @@ class CallDecoder:
         self._finish_reason: str | None = None
         self._held: list[PlainRead] = []
         self._tail = b""
+        # What stands before and after the text of an event like the last one; looked for a few times a call.
+        self._head = self._foot = b""
+        self._patterns = _PATTERNS
 
     def feed(self, reads: Iterable[PlainRead]) -> None:
         """Decode the next reads of the call."""
@@ -115,18 +133,39 @@ class CallDecoder:
         return start.startswith(_SSE_STARTS)
 
     def _read(self, user: int, stamp: bytes, lower: int, exact: bool, data: bytes) -> None:
+        if self._head and data.startswith(self._head) and data.endswith(self._foot):
+            # Nearly every event reads like the one before it but for its text, which then needs no parser.
+            text = _simple(data[len(self._head) : -len(self._foot)])
+            if text and self._sse.between:
+                self._rows.append((ChunkKind.TEXT, None, user, stamp, lower, exact))
+                self._texts.append(text)
+                return
         size = len(data)
-        feed = self._decoder.feed
-        for event in self._sse.feed(data):
-            chunk = feed(event)
+        events = self._sse.feed(data)
+        for event in events:
+            chunk = self._decoder.feed(event)
             if chunk is None:
                 continue
             kind, text, tokens = chunk
             self._rows.append((kind, tokens, user, stamp, lower, exact and event.end == size))
             if text:
                 self._texts.append(text)
+                if len(events) == 1 and self._patterns:
+                    self._learn(event, text, data)
             elif kind is ChunkKind.ERROR or (kind is ChunkKind.COMMENT and not event.comment):
                 self._keep(event.data)
+        if self._decoder.usage is not None:
+            # A count says how much came since the one before, so from here on every event counts.
+            self._head = b""
+            self._patterns = 0
+
+    def _learn(self, event: SseEvent, text: str, data: bytes) -> None:
+        self._patterns -= 1
+        pattern = self._decoder.pattern(event.data, text)
+        if pattern is not None:
+            head, foot = b"data: " + pattern[0], pattern[1] + b"\n\n"
+            if data.startswith(head) and data.endswith(foot):
+                self._head, self._foot = head, foot
 
     def _keep(self, data: bytes) -> None:
         if data and len(self._raw) < _RAW_KEPT_BYTES:

@@ -19,6 +19,8 @@ from tfbench.protocol.openai_fields import (
 from tfbench.protocol.sse import SseEvent
 
 _TEXT = ChunkKind.TEXT
+_TEXT_KEYS = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
+_PROBE = "~some other text~"
 _COMMENT = Chunk(ChunkKind.COMMENT, "", None)
 _ERROR = Chunk(ChunkKind.ERROR, "", None)
 _USAGE = Chunk(ChunkKind.USAGE, "", None)
@@ -49,7 +51,17 @@ class StreamDecoder:
     response_model, response_id   as the server names them
     """
 
-    __slots__ = ("_base", "_opened", "done", "error", "finish_reason", "response_id", "response_model", "usage")
+    __slots__ = (
+        "_base",
+        "_opened",
+        "_plain",
+        "done",
+        "error",
+        "finish_reason",
+        "response_id",
+        "response_model",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -62,6 +74,34 @@ class StreamDecoder:
         self._base: int | None = 0
         # Choices that have had output: a role after that (some send one with each delta) opens nothing.
         self._opened: set[int] = set()
+        self._plain = False
+
+    def pattern(self, data: bytes, text: str) -> tuple[bytes, bytes] | None:
+        """What stands before and after `text` in the event `data` that was fed last, where nothing else was in it.
+
+        An event that begins and ends so, with other text between that has neither quote nor backslash nor control
+        character, would be a text chunk of that text and change nothing else. None where that isn't sure.
+        """
+        if not self._plain or b"\\" in data or not text.isprintable():
+            return None
+        shown = text.encode() + b'"'
+        for key in _TEXT_KEYS:
+            start = data.find(key) + len(key)
+            if start >= len(key) and data.startswith(shown, start):
+                head, foot = data[:start], data[start + len(shown) - 1 :]
+                if self._shows(head + _PROBE.encode() + foot):
+                    return head, foot
+        return None
+
+    def _shows(self, data: bytes) -> bool:
+        """Whether the text of an event like the one before would be _PROBE: keys can come twice, or elsewhere."""
+        try:
+            choice = orjson.loads(data)["choices"][0]
+        except orjson.JSONDecodeError:
+            # JSON only by a looser reader.
+            return False
+        index = choice.get("index")
+        return self._choice(choice, index if type(index) is int else 0) == (_TEXT, _PROBE)
 
     def feed(self, event: SseEvent) -> Chunk | None:
         """The event's chunk, or None for the end mark.
@@ -113,6 +153,7 @@ class StreamDecoder:
 
     def _output(self, body: dict[str, Any], choices: list[Any]) -> Chunk:
         """The chunk of an object with choices."""
+        self._plain = False
         tokens = None
         if len(choices) == 1:
             choice = choices[0]
@@ -131,6 +172,8 @@ class StreamDecoder:
                 kind = ChunkKind.USAGE
         if kind in OUTPUT_KINDS and (usage is None or usage.output_tokens is None):
             self._base = None
+            single = len(choices) == 1 and kind is _TEXT and tokens is None and usage is None
+            self._plain = single and choices[0].get("finish_reason") is None
         return Chunk(kind, text, tokens)
 
     def _choices(self, choices: list[Any]) -> tuple[ChunkKind, str]:

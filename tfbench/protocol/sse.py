@@ -66,6 +66,11 @@ class SseParser:
         return events
 
     @property
+    def between(self) -> bool:
+        """Whether the stream stands between two events, with nothing carried over."""
+        return self._clean
+
+    @property
     def tail(self) -> bytes:
         """The bytes received but not dispatched: what an end of stream now would cut off."""
         return bytes(self._buf)

@@ -1,0 +1,103 @@
+"""What the decoder takes for granted of an event like the one before must be what a parser would have said."""
+
+import json
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.load.rig import make_call
+from tfbench.load import decode as decoding
+from tfbench.load.call import EXACT, Call, Ending
+from tfbench.load.decode import Decoded, decode
+from tfbench.load.stamps import to_stamp
+
+texts = st.one_of(
+    st.text(max_size=6), st.sampled_from([" a", " b", "", '"', "\\", "\n", '","x":"', "ü", "~some other text~"])
+)
+extras: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {},
+        {"content": " a"},
+        {"text": " a"},
+        {"usage": {"prompt_tokens": 1, "completion_tokens": 2}},
+        {"usage": None},
+        {"error": None},
+        {"error": {"message": "gone"}},
+        {"model": " a"},
+    ]
+)
+choices = st.sampled_from(
+    [{}, {}, {"finish_reason": "stop"}, {"token_ids": [1, 2]}, {"text": " a"}, {"logprobs": None}]
+)
+line_ends = st.sampled_from([b"\n\n", b"\n\n", b"\r\n\r\n", b"\n\n: ping\n\n", b"\n"])
+deltas = st.sampled_from([{}, {}, {"role": "assistant"}, {"reasoning_content": " a"}, {"tool_calls": []}])
+
+
+@st.composite
+def events(draw: st.DrawFn) -> list[bytes]:
+    """A stream whose events are often alike, in one of the ways JSON is written."""
+    spaced = draw(st.booleans())
+    key = draw(st.sampled_from(["content", "text"]))
+    plain: tuple[dict[str, Any], ...] = ({}, {}, {})
+    shapes = [plain, *draw(st.lists(st.tuples(extras, choices, deltas), max_size=2))]
+    found = []
+    for _ in range(draw(st.integers(1, 12))):
+        extra, choice, delta = shapes[draw(st.integers(0, len(shapes) - 1))]
+        text = draw(texts)
+        shown = {"delta": {**delta, "content": text}} if key == "content" else {"text": text}
+        body = {"id": "c", "choices": [{"index": 0, **choice, **shown}], **extra}
+        ascii_only = draw(st.booleans())
+        separators = (", ", ": ") if spaced else (",", ":")
+        data = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode(errors="replace")
+        found.append(
+            b"data: " + data + draw(st.sampled_from([b"\n\n", b"\n\n", b"\r\n\r\n", b"\n\n: ping\n\n", b"\n"]))
+        )
+    return found
+
+
+def call_of(pieces: list[bytes]) -> Call:
+    call = make_call()
+    call.status, call.content_type, call.ending = 200, b"text/event-stream", Ending.COMPLETE
+    call.reads = [(i, to_stamp(i + 5), i - 1, EXACT, piece) for i, piece in enumerate(pieces, 1)]
+    call.sent_ns, call.end_ns = 1, len(pieces) + 1
+    return call
+
+
+@settings(max_examples=400)
+@given(events(), st.sampled_from(["openai_chat", "openai_completions"]), st.data())
+def test_events_alike_are_read_as_a_parser_would(pieces: list[bytes], dialect: str, data: st.DataObject) -> None:
+    whole = b"".join(pieces)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(whole)), max_size=3)))
+    if data.draw(st.booleans()):
+        pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if a < b]
+    fast = decode(call_of(pieces), dialect)
+    assert fast == without_shortcuts(pieces, dialect)
+
+
+def without_shortcuts(pieces: list[bytes], dialect: str) -> Decoded:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "_PATTERNS", 0)
+        return decode(call_of(pieces), dialect)
+
+
+def test_the_shortcut_is_taken() -> None:
+    pieces = [b'data: {"choices":[{"index":0,"delta":{"content":" word%d"}}]}\n\n' % i for i in range(5)]
+    decoder = decoding.CallDecoder(call_of(pieces), "openai_chat")
+    decoder.feed([(1, to_stamp(1), 0, True, piece) for piece in pieces])
+    assert decoder._head.endswith(b'"content":"') and decoder._patterns == decoding._PATTERNS - 1
+    assert decoder.finish().output == " word0 word1 word2 word3 word4"
+
+
+def test_usage_between_events_alike_counts_only_what_came_since() -> None:
+    plain = b'data: {"choices":[{"index":0,"delta":{"content":" a"}}]}\n\n'
+    counted = plain.replace(b"]}", b'],"usage":{"prompt_tokens":1,"completion_tokens":%d}}')
+    pieces = [plain, counted % 2, plain, counted % 5, counted % 6]
+    fast = decode(call_of(pieces), "openai_chat")
+    assert fast == without_shortcuts(pieces, "openai_chat")
+    tokens = array("i")
+    tokens.frombytes(fast.tokens)
+    assert tokens.tolist() == [-1, -1, -1, -1, 1]
