@@ -1,6 +1,5 @@
 """`tfbench engine serve`: what it refuses, and that its page tells every setting and endpoint."""
 
-import dataclasses
 import json
 import re
 import socket
@@ -11,11 +10,12 @@ from aiohttp import web
 
 from tfbench.cli.engine import serve
 from tfbench.core.errors import EndpointError, UsageError
-from tfbench.engine.config import EngineConfig, config_from_json
+from tfbench.engine.config import EngineConfig, config_from_json, config_to_json
 from tfbench.engine.runtime import Runtime
 from tfbench.engine.server import make_app
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+SETTINGS = PAGE.split("## Settings")[1].split("\n## ")[0]
 
 
 @pytest.mark.parametrize("model", ["", "  "])
@@ -51,11 +51,25 @@ def test_bad_settings_name_the_file(text: str, says: str, tmp_path: Path) -> Non
         serve(port=0, config=tmp_path / "none.json")
 
 
+def test_a_profile_gives_the_settings_and_bad_ones_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match='no profile "h100"; .*reference'):
+        serve(port=0, profile="h100")
+    path = tmp_path / "engine.toml"
+    path.write_text("[engine]\nmax_num_seq = 1\n")
+    with pytest.raises(UsageError, match=r"engine\.toml: engine max_num_seq: no such setting"):
+        serve(port=0, profile=str(path))
+    with pytest.raises(UsageError, match="--config, --profile: both"):
+        serve(port=0, profile="reference", config=path)
+    with pytest.raises(UsageError, match="port: expected 0 to 65535"):
+        serve(port=-1, profile="reference")
+
+
 def test_the_page_lists_every_setting_with_its_default() -> None:
-    settings = dataclasses.asdict(EngineConfig())
-    flat = {name: value for name, value in settings.items() if name != "step_time"}
-    flat |= {f"step_time.{name}": value for name, value in settings["step_time"].items()}
-    listed = dict(re.findall(r"^\| `([a-z_.]+)` \| `([^`]+)` \|", PAGE, re.MULTILINE))
+    flat = {}
+    for name, value in json.loads(config_to_json(EngineConfig())).items():
+        nested = {f"{name}.{field}": inner for field, inner in value.items()} if isinstance(value, dict) else None
+        flat |= {name: value} if nested is None else nested
+    listed = dict(re.findall(r"^\| `([a-z_.]+)` \| `([^`]+)` \|", SETTINGS, re.MULTILINE))
     assert {name: json.loads(default) for name, default in listed.items()} == flat
 
 
@@ -84,5 +98,5 @@ def routes() -> set[tuple[str, str]]:
 
 
 def test_the_pages_example_is_taken() -> None:
-    [example] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    [example] = re.findall(r"```json\n(.*?)```", SETTINGS, re.DOTALL)
     assert config_from_json(example).max_num_seqs == 8

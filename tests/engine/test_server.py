@@ -27,7 +27,9 @@ def deltas(events: list[Any]) -> list[str]:
     return [event["choices"][0]["delta"]["content"] for event in events[1:-1] if event["choices"]]
 
 
-def test_a_stream_and_its_record_agree(serving, fast_config, parse_events) -> None:
+def test_a_stream_and_its_record_agree(serving, fast_config, parse_events, monkeypatch) -> None:
+    monkeypatch.setattr(runtime, "MAX_LAG_NS", 1 << 62)
+
     async def scenario() -> None:
         async with serving(fast_config) as engine:
             body = chat_body(stream=True, stream_options={"include_usage": True})
@@ -53,9 +55,13 @@ def test_a_stream_and_its_record_agree(serving, fast_config, parse_events) -> No
         assert record["arrival_ns"] <= record["headers_sent_ns"] <= sent[0]
         queue, prefill, decode = record["events"]
         assert (queue["start_ns"], queue["end_ns"]) == (record["arrival_ns"], prefill["start_ns"])
-        assert (prefill["end_ns"], decode["attrs"]) == (decode["start_ns"], {"tokens": 4, "steps": 4})
+        assert prefill["end_ns"] == decode["start_ns"]
+        assert decode["attrs"] == {"tokens": 4, "steps": 4, "batch": [[1, 4]]}
+        assert prefill["attrs"]["chunks"] == [[prefill["start_ns"], prefill["end_ns"], 3]]
         assert prefill["end_ns"] - prefill["start_ns"] >= 1_000_000
         # no chunk leaves before the step-time model has its token ready
+        due = record["chunks"]["due_ns"][1:6]
+        assert due == [decode["start_ns"] + i * 1_000_000 for i in range(5)]
         assert all(t >= prefill["end_ns"] + i * 1_000_000 for i, t in enumerate(sent[1:6]))
 
     asyncio.run(scenario())

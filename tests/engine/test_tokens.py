@@ -3,14 +3,14 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.engine.tokens import WORDS, count_tokens, natural_length, token, token_source, tokens_text
+from tfbench.engine.tokens import WORDS, natural_length, token, token_source, tokens_text
 
 
 @given(st.binary(), st.integers(0, 50), st.integers(1, 200))
 def test_a_text_splits_into_its_tokens(prompt: bytes, start: int, count: int) -> None:
     source = token_source(prompt)
     text = tokens_text(source, start, start + count)
-    assert count_tokens(text) == count
+    assert len(text.split()) == count
     assert text == "".join(token(source, index) for index in range(start, start + count))
     assert text.startswith(" ") == (start > 0)
 

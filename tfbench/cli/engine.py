@@ -23,6 +23,10 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(help="Settings as a JSON file; docs/engine.md lists them.", show_default=False)
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="Settings as an engine profile: a shipped name, or a TOML file.", show_default=False),
+    ] = None,
 ) -> None:
     """Serve OpenAI-style endpoints until Ctrl-C."""
     import dataclasses
@@ -30,8 +34,11 @@ def serve(
     from tfbench.core.errors import UsageError
     from tfbench.engine.config import EngineConfig, config_from_json
     from tfbench.engine.main import run_server
+    from tfbench.engine.profile import engine_profile
 
-    settings = EngineConfig()
+    if config is not None and profile is not None:
+        raise UsageError("--config, --profile: both give the engine's settings; leave one of them out")
+    settings = EngineConfig() if profile is None else engine_profile(profile)
     if config is not None:
         try:
             settings = config_from_json(config.read_text(encoding="utf-8"))

@@ -5,28 +5,38 @@ Of a request's parameters the engine obeys the model, the prompt, the limits, `s
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from tfbench.engine.config import EngineConfig
-from tfbench.engine.tokens import TokenSource, count_tokens, natural_length, token_source
+from tfbench.engine.kv import chain
+from tfbench.engine.tokens import TokenSource, natural_length, token_source
 
 CHAT_PATH = "/v1/chat/completions"
 COMPLETIONS_PATH = "/v1/completions"
 
 
 class ApiError(Exception):
-    """A request that is refused: HTTP status, message, OpenAI error type, and the parameter at fault if any."""
+    """A request that is refused: HTTP status, message, OpenAI error type, parameter at fault if any, more headers."""
 
-    def __init__(self, status: int, message: str, kind: str, param: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str,
+        param: str | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.kind = kind
         self.param = param
+        self.headers = headers
 
     def body(self) -> bytes:
         """The JSON body."""
@@ -36,7 +46,10 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A request as the engine runs it: how many tokens, whence, and why it will end."""
+    """A request as the engine runs it: how many tokens, whence, and why it will end.
+
+    `blocks` are the hashes of the prompt's full blocks where the engine reuses prompts, else empty.
+    """
 
     chat: bool
     model: str
@@ -47,6 +60,7 @@ class Submission:
     stream: bool
     include_usage: bool
     continuous_usage: bool
+    blocks: tuple[int, ...] = ()
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:
@@ -96,6 +110,7 @@ _PARAMETERS: Mapping[str, _Check] = {
     "presence_penalty": _PENALTY,
     "frequency_penalty": _PENALTY,
     "user": _STRING,
+    "cache_salt": _STRING,
 }
 
 
@@ -112,17 +127,37 @@ def parse_submission(raw: bytes, config: EngineConfig, *, chat: bool) -> Submiss
         if value is not None and not check(value):
             raise bad_request(f"{name} must be {expected}, not {_shown(value)}.", name)
     model = body.get("model") or config.model
-    if model != config.model:
-        message = f"The model `{model}` does not exist. This engine serves `{config.model}`."
+    if model != config.model and model not in config.loras:
+        served = ", ".join(f"`{name}`" for name in (config.model, *config.loras))
+        message = f"The model `{model}` does not exist. This engine serves {served}."
         raise ApiError(404, message, "NotFoundError", "model")
-    prompt, prompt_tokens = _chat_prompt(body) if chat else _text_prompt(body)
+    prompt, words = _chat_prompt(body) if chat else _text_prompt(body)
     source = token_source(prompt)
-    output_tokens, finish_reason = _output_length(body, config, source, prompt_tokens)
+    output_tokens, finish_reason = output_length(body, config, source, len(words))
     stream = body.get("stream") or False
     include_usage, continuous_usage = _stream_options(body, stream)
+    blocks: tuple[int, ...] = ()
+    if config.prefix_reuse:
+        extra = ("" if model == config.model else model, body.get("cache_salt") or body.get("user") or "")
+        blocks = chain(_full_blocks(words, config.block_tokens), extra)
     return Submission(
-        chat, model, source, prompt_tokens, output_tokens, finish_reason, stream, include_usage, continuous_usage
+        chat=chat,
+        model=model,
+        source=source,
+        prompt_tokens=len(words),
+        output_tokens=output_tokens,
+        finish_reason=finish_reason,
+        stream=stream,
+        include_usage=include_usage,
+        continuous_usage=continuous_usage,
+        blocks=blocks,
     )
+
+
+def _full_blocks(words: list[str], block_tokens: int) -> Iterator[bytes]:
+    """What each full block of a prompt holds."""
+    for end in range(block_tokens, len(words) + 1, block_tokens):
+        yield " ".join(words[end - block_tokens : end]).encode()
 
 
 def _stream_options(body: dict[str, Any], stream: bool) -> tuple[bool, bool]:
@@ -139,15 +174,16 @@ def _stream_options(body: dict[str, Any], stream: bool) -> tuple[bool, bool]:
     return include, include and (options.get("continuous_usage_stats") or False)
 
 
-def _output_length(
+def output_length(
     body: dict[str, Any], config: EngineConfig, source: TokenSource, prompt_tokens: int
 ) -> tuple[int, str]:
+    """How many tokens the reply to a checked body has, and its finish_reason. Raises ApiError where they don't fit."""
     named = body.get("max_completion_tokens") or body.get("max_tokens")
-    room = config.max_model_len - prompt_tokens
+    room = config.context_tokens - prompt_tokens
     least = named or 1
     if room < least:
         raise bad_request(
-            f"This model's maximum context length is {config.max_model_len} tokens. However, you requested "
+            f"This model's maximum context length is {config.context_tokens} tokens. However, you requested "
             f"{prompt_tokens + least} tokens ({prompt_tokens} in the prompt, {least} for the completion). "
             "Please reduce the length of the prompt or the completion.",
             "max_tokens" if room >= 1 else "input_tokens",
@@ -160,16 +196,20 @@ def _output_length(
     return limit, "length"
 
 
-def _chat_prompt(body: dict[str, Any]) -> tuple[bytes, int]:
+def _chat_prompt(body: dict[str, Any]) -> tuple[bytes, list[str]]:
+    """What a reply depends on, and the prompt's tokens; the first one of a message says whose it is."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise bad_request(f"messages must be a list of at least one message, not {_shown(messages)}.", "messages")
-    words = 0
+    words: list[str] = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise bad_request(f"messages[{index}] must be an object with a role.", "messages")
-        words += count_tokens(_content_text(message.get("content"), index))
-    if words == 0:
+        said = _content_text(message.get("content"), index).split()
+        if said:
+            said[0] = f"{message['role']}: {said[0]}"
+            words += said
+    if not words:
         raise bad_request("messages hold no text.", "messages")
     return orjson.dumps(messages), words
 
@@ -187,19 +227,19 @@ def _content_text(content: object, index: int) -> str:
     raise bad_request(f"messages[{index}].content must be a string or a list of text parts.", "messages")
 
 
-def _text_prompt(body: dict[str, Any]) -> tuple[bytes, int]:
+def _text_prompt(body: dict[str, Any]) -> tuple[bytes, list[str]]:
     prompt = body.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        encoded, tokens = prompt.encode(), count_tokens(prompt)
+        encoded, words = prompt.encode(), prompt.split()
     elif isinstance(prompt, list) and all(_is_int(item) for item in prompt):
-        encoded, tokens = orjson.dumps(prompt), len(prompt)
+        encoded, words = orjson.dumps(prompt), list(map(str, prompt))
     else:
         raise bad_request("prompt must be one string or one list of token numbers.", "prompt")
-    if tokens == 0:
+    if not words:
         raise bad_request("prompt holds no tokens.", "prompt")
-    return encoded, tokens
+    return encoded, words
 
 
 def _shown(value: object) -> str:

@@ -2,40 +2,108 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import orjson
 
+from tfbench.bounds import Roofline, device, kv_capacity_tokens, model_shape
 from tfbench.core.errors import UsageError
-from tfbench.engine.step_time import StepTime
+from tfbench.engine.misbehave import Misbehaviour, misbehaviour
+from tfbench.engine.step_time import StepModel, StepTime
+
+Batching = Literal["iteration", "static"]
+_OVERLOAD_STATUSES = (429, 503)
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a step runs on, in place of `step_time`: its time is then the roofline's, its KV what memory leaves.
+
+    device, model   names of shipped profiles (profiles/devices, profiles/models), or paths to such files
+    weights, activations, kv, tables, tp, link, overlap, overhead_s   as in `tfbench.bounds.Roofline`
+    reserve         share of the device's memory that neither weights nor KV may take
+    """
+
+    device: str
+    model: str
+    weights: str = "bf16"
+    activations: str = "bf16"
+    kv: str = "bf16"
+    tables: str | None = None
+    tp: int = 1
+    link: str | None = None
+    overlap: bool = False
+    overhead_s: float = 0.0
+    reserve: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("device", "model", "weights", "activations", "kv"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise UsageError(f"engine hardware.{name}: expected a name, got {value!r}")
+        for name in ("tables", "link"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise UsageError(f"engine hardware.{name}: expected a name, got {value!r}")
+        _check_int("hardware.tp", self.tp, least=1)
+        _check_bool("hardware.overlap", self.overlap)
+        _check_number("hardware.overhead_s", self.overhead_s, least=0.0)
+        _check_number("hardware.reserve", self.reserve, least=0.0)
+
+    def roofline(self) -> Roofline:
+        """The model on the device. Raises UsageError for names that aren't there and for what can't work."""
+        shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Roofline) if hasattr(self, f.name)}
+        del shared["device"]
+        return Roofline(device=device(self.device), shape=model_shape(self.model), **shared)
 
 
 @dataclass(frozen=True)
 class EngineConfig:
     """The engine's settings. Token counts are whitespace words.
 
-    model               the only model name served
+    model               the model name served
+    loras               names of adapters of it, served as models of their own
     max_model_len       longest prompt + output of a request
     max_num_seqs        most sequences in one step
     max_num_batched_tokens  token budget of a step: one per decoding sequence, the rest prefills prompts in chunks
-    max_waiting         requests that may wait for a slot; further ones get 503
+    batching            "iteration": sequences join and leave between steps. "static": a batch is taken up when the one
+                        before is done, and its slots stay taken until its last sequence ends
+    chunked_prefill     False: a prompt is computed whole, in a step without decoding, before decoding goes on
+    max_waiting         requests that may wait for a slot; further ones get `overload_status`
+    overload_status     429 or 503
+    block_tokens        tokens in one block of KV
+    kv_blocks           blocks of KV; None: as many as `hardware` leaves room for, or no limit where there is none
+    prefix_reuse        keep the KV of prompts and reuse it for prompts that begin alike
     default_max_tokens  output limit of a request that names none
     mean_output_tokens  None: a reply runs to its limit. Else replies end by themselves (`stop`) after a geometric
                         number of tokens with this mean, unless the request sets `ignore_eos`
-    step_time           how long a step takes
+    step_time           how long a step takes, or
+    hardware            what it runs on, whence its time follows
+    misbehave           which share of the requests goes wrong, and how
     spin_us             busy wait before each step's end, for exact step times at the price of CPU time
     keep_requests, keep_chunks  how many finished requests, and chunks of them, are kept for /tfbench/requests
     """
 
     model: str = "tfbench-engine"
+    loras: tuple[str, ...] = ()
     max_model_len: int = 32_768
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 2_048
+    batching: Batching = "iteration"
+    chunked_prefill: bool = True
     max_waiting: int = 10_000
+    overload_status: int = 503
+    block_tokens: int = 16
+    kv_blocks: int | None = None
+    prefix_reuse: bool = False
     default_max_tokens: int = 128
     mean_output_tokens: float | None = None
     step_time: StepTime = field(default_factory=StepTime)
+    hardware: Hardware | None = None
+    misbehave: Misbehaviour = field(default_factory=Misbehaviour)
     spin_us: float = 100.0
     keep_requests: int = 100_000
     keep_chunks: int = 10_000_000
@@ -43,7 +111,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
             raise UsageError(f"engine model: expected a name, got {self.model!r}")
-        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "default_max_tokens"):
+        if not isinstance(self.loras, tuple) or not all(isinstance(name, str) and name for name in self.loras):
+            raise UsageError(f"engine loras: expected a list of names, got {self.loras!r}")
+        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "default_max_tokens", "block_tokens"):
             _check_int(name, getattr(self, name), least=1)
         for name in ("max_waiting", "keep_requests", "keep_chunks"):
             _check_int(name, getattr(self, name), least=0)
@@ -52,13 +122,68 @@ class EngineConfig:
                 f"engine max_num_batched_tokens: {self.max_num_batched_tokens} is less than max_num_seqs "
                 f"({self.max_num_seqs}), so a full batch could not decode; raise it"
             )
+        if self.batching not in get_args(Batching):
+            raise UsageError(f'engine batching: expected "iteration" or "static", got {self.batching!r}')
+        if not isinstance(self.overload_status, int) or self.overload_status not in _OVERLOAD_STATUSES:
+            raise UsageError(f"engine overload_status: expected 429 or 503, got {self.overload_status!r}")
+        for name in ("chunked_prefill", "prefix_reuse"):
+            _check_bool(name, getattr(self, name))
+        if self.kv_blocks is not None:
+            _check_int("kv_blocks", self.kv_blocks, least=1)
         if self.mean_output_tokens is not None:
             _check_number("mean_output_tokens", self.mean_output_tokens, least=1.0)
         _check_number("spin_us", self.spin_us, least=0.0)
-        if not isinstance(self.step_time, StepTime):
-            raise UsageError(f"engine step_time: expected a table, got {self.step_time!r}")
+        for name, kind in (("step_time", StepTime), ("misbehave", Misbehaviour)):
+            if not isinstance(getattr(self, name), kind):
+                raise UsageError(f"engine {name}: expected a table, got {getattr(self, name)!r}")
         for coefficient in dataclasses.fields(StepTime):
             _check_number(f"step_time.{coefficient.name}", getattr(self.step_time, coefficient.name), least=0.0)
+        self._check_hardware()
+
+    def _check_hardware(self) -> None:
+        if self.hardware is None:
+            return
+        if not isinstance(self.hardware, Hardware):
+            raise UsageError(f"engine hardware: expected a table, got {self.hardware!r}")
+        if self.step_time != StepTime():
+            raise UsageError("engine step_time: hardware says how long a step takes; leave one of the two out")
+        if self.kv_total_blocks == 0:
+            raise UsageError(
+                f"engine hardware: beside the weights there is no room for one KV block of {self.block_tokens} tokens; "
+                "take a larger device, quantise, or raise tp"
+            )
+
+    @cached_property
+    def step_model(self) -> StepModel:
+        """How long a step takes."""
+        return self.step_time if self.hardware is None else self.hardware.roofline()
+
+    @cached_property
+    def kv_total_blocks(self) -> int | None:
+        """Blocks of KV there are; None = no limit."""
+        model = self.step_model
+        if self.hardware is None or isinstance(model, StepTime):
+            return self.kv_blocks
+        room = kv_capacity_tokens(model, self.hardware.reserve) // self.block_tokens
+        if self.kv_blocks is None or room == 0:
+            return room
+        if self.kv_blocks > room:
+            raise UsageError(
+                f"engine kv_blocks: {self.kv_blocks} blocks of {self.block_tokens} tokens don't fit; "
+                f"{self.hardware.device} has room for {room} beside {self.hardware.model}'s weights"
+            )
+        return self.kv_blocks
+
+    @cached_property
+    def context_tokens(self) -> int:
+        """Longest prompt + output served: `max_model_len`, unless the model's own limit or the whole KV is less."""
+        limits = [self.max_model_len]
+        model = self.step_model
+        if not isinstance(model, StepTime):
+            limits.append(model.shape.max_context)
+        if self.kv_total_blocks is not None:
+            limits.append(self.kv_total_blocks * self.block_tokens)
+        return min(limits)
 
 
 def _check_int(name: str, value: object, *, least: int) -> None:
@@ -69,6 +194,11 @@ def _check_int(name: str, value: object, *, least: int) -> None:
 def _check_number(name: str, value: object, *, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
         raise UsageError(f"engine {name}: expected a number of at least {least:g}, got {value!r}")
+
+
+def _check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise UsageError(f"engine {name}: expected true or false, got {value!r}")
 
 
 def config_to_json(config: EngineConfig) -> str:
@@ -84,18 +214,36 @@ def config_from_json(text: str) -> EngineConfig:
         raise UsageError(f"engine config: not JSON ({error})") from error
     if not isinstance(document, dict):
         raise UsageError("engine config: expected a JSON object")
-    values: dict[str, Any] = dict(document)
+    return config_from_table(document)
+
+
+def config_from_table(table: Mapping[str, Any]) -> EngineConfig:
+    """The config whose fields are in `table`, nested ones as tables. Raises UsageError."""
+    values = dict(table)
     _check_names(values, EngineConfig, "")
     if "step_time" in values:
-        coefficients = values["step_time"]
-        if not isinstance(coefficients, dict):
-            raise UsageError(f"engine step_time: expected a table, got {coefficients!r}")
-        _check_names(coefficients, StepTime, "step_time.")
-        values["step_time"] = StepTime(**coefficients)
+        values["step_time"] = StepTime(**_table(values["step_time"], StepTime, "step_time"))
+    if values.get("hardware") is not None:
+        hardware = _table(values["hardware"], Hardware, "hardware")
+        for name in ("device", "model"):
+            if name not in hardware:
+                raise UsageError(f"engine hardware.{name}: not given; name a profile or a file")
+        values["hardware"] = Hardware(**hardware)
+    if "misbehave" in values:
+        values["misbehave"] = misbehaviour(values["misbehave"])
+    if isinstance(values.get("loras"), list):
+        values["loras"] = tuple(values["loras"])
     return EngineConfig(**values)
 
 
-def _check_names(values: dict[str, Any], kind: type[EngineConfig] | type[StepTime], prefix: str) -> None:
+def _table(value: object, kind: type, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"engine {name}: expected a table, got {value!r}")
+    _check_names(value, kind, f"{name}.")
+    return value
+
+
+def _check_names(values: Mapping[str, Any], kind: type, prefix: str) -> None:
     known = [f.name for f in dataclasses.fields(kind)]
     for name in values:
         if name not in known:

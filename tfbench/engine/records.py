@@ -4,36 +4,57 @@ All times are int64 ns since the Unix epoch on the engine's own clock: CLOCK_MON
 A finished request is kept as bytes, which the garbage collector never walks, however many there are.
 """
 
+import math
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 from tfbench.core.clocks import ClockBase, read_anchor
 from tfbench.engine.api import CHAT_PATH, COMPLETIONS_PATH, Submission
+from tfbench.engine.misbehave import Act
 from tfbench.engine.scheduler import Sequence
 
-_SENT_BYTES = array("q").itemsize
+_TIME_BYTES = array("q").itemsize
 _TOKEN_BYTES = array("i").itemsize
 
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One request while it is served. Times are CLOCK_MONOTONIC; `seq` is None for a rejected one."""
+    """One request while it is served. Times are CLOCK_MONOTONIC; `seq` is None for a rejected one.
+
+    `status` is None where the connection was cut before one. Of each chunk it has the time right before its write, the
+    time it was due by the step-time model, and its tokens, or what else it is (`ROLE`, `ERROR`). `batch` is how many
+    sequences decoded in each of the steps that gave it a token after its first.
+    """
+
+    ROLE: ClassVar[int] = 0
+    ERROR: ClassVar[int] = -1
 
     request_id: str
     response_id: str
     submission: Submission
-    status: int
+    status: int | None
     arrival_ns: int
     seq: Sequence | None = None
+    act: Act | None = None
     headers_sent_ns: int | None = None
     end_ns: int | None = None
     finish_reason: str | None = None
     sent_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    due_ns: "array[int]" = field(default_factory=lambda: array("q"))
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    batch: "array[int]" = field(default_factory=lambda: array("i"))
+
+    def add_chunk(self, sent_ns: int, due_ns: int, tokens: int) -> None:
+        """Note a chunk."""
+        self.sent_ns.append(sent_ns)
+        self.due_ns.append(due_ns)
+        self.tokens.append(tokens)
 
 
 class RecordStore:
@@ -113,6 +134,7 @@ class RecordStore:
             "stream": submission.stream,
             "include_usage": submission.include_usage,
             "status": record.status,
+            "misbehaviour": None if record.act is None else str(record.act),
             "prompt_tokens": submission.prompt_tokens,
             "max_tokens": submission.output_tokens,
             "output_tokens": record.seq.generated if record.seq else 0,
@@ -120,7 +142,7 @@ class RecordStore:
             "arrival_ns": record.arrival_ns + offset,
             "headers_sent_ns": None if record.headers_sent_ns is None else record.headers_sent_ns + offset,
             "end_ns": None if record.end_ns is None else record.end_ns + offset,
-            "events": [] if record.seq is None else stage_events(record.seq, offset),
+            "events": [] if record.seq is None else stage_events(record.seq, record.batch, offset),
         }
 
     def _json(self, index: int) -> bytes:
@@ -130,16 +152,36 @@ class RecordStore:
         return _with_chunks(self._head(record), _pack(record), self._clock.offset_ns)
 
 
-def stage_events(seq: Sequence, offset_ns: int) -> list[dict[str, Any]]:
-    """Queue, prefill and decode of a sequence as far as it got; an end that hasn't come yet is None.
+def stage_events(seq: Sequence, batch: npt.ArrayLike, offset_ns: int) -> list[dict[str, Any]]:
+    """What a sequence went through as far as it got: queue, prefill, decode and, in between, preempted.
 
+    `batch` says how many sequences decoded in each of the steps that it decoded in. An end that hasn't come is None.
     Starts and ends are those of the steps, by the step-time model; the writes follow a little later.
     """
     starts: list[tuple[str, int, dict[str, Any]]] = [("queue", seq.arrival_ns, {})]
-    if seq.first_step_ns is not None:
-        starts.append(("prefill", seq.first_step_ns, {"tokens": seq.prefilled, "steps": seq.prefill_steps}))
-    if seq.first_token_ns is not None:
-        starts.append(("decode", seq.first_token_ns, {"tokens": seq.generated - 1, "steps": seq.generated - 1}))
+    sizes, spans = np.asarray(batch, dtype=np.int32), list(seq.spans)
+    begin_ns = seq.first_step_ns
+    for until_ns in (*seq.preempted_ns, math.inf):
+        if begin_ns is None:
+            break
+        chunks = [chunk for chunk in seq.chunks if begin_ns <= chunk[0] < until_ns]
+        attrs: dict[str, Any] = {
+            "tokens": sum(tokens for _, _, tokens in chunks),
+            "steps": len(chunks),
+            "chunks": [[start + offset_ns, end + offset_ns, tokens] for start, end, tokens in chunks],
+        }
+        if begin_ns == seq.first_step_ns:
+            attrs["cached_tokens"] = seq.cached_tokens
+        starts.append(("prefill", begin_ns, attrs))
+        if spans and chunks and spans[0][0] == chunks[-1][1]:
+            token_ns, first, last = spans.pop(0)
+            steps = last - first if last >= 0 else len(sizes)
+            decode = {"tokens": steps, "steps": steps, "batch": _runs(sizes[:steps])}
+            starts.append(("decode", token_ns, decode))
+            sizes = sizes[steps:]
+        if until_ns != math.inf:
+            starts.append(("preempted", int(until_ns), {}))
+        begin_ns = next((start for start, _, _ in seq.chunks if start >= until_ns), None)
     if seq.cancelled:
         starts[-1][2]["cancelled"] = True
     ends = [start for _, start, _ in starts[1:]] + [seq.end_ns]
@@ -154,30 +196,39 @@ def stage_events(seq: Sequence, offset_ns: int) -> list[dict[str, Any]]:
     ]
 
 
+def _runs(values: npt.NDArray[np.int32]) -> list[list[int]]:
+    """[value, how often in a row] of successive values."""
+    if not len(values):
+        return []
+    starts = [0, *((values[1:] != values[:-1]).nonzero()[0] + 1).tolist()]
+    lengths = [end - start for start, end in zip(starts, [*starts[1:], len(values)], strict=True)]
+    return [[value, length] for value, length in zip(values[starts].tolist(), lengths, strict=True)]
+
+
 def _pack(record: Record) -> bytes:
-    return record.sent_ns.tobytes() + record.tokens.tobytes()
+    return record.sent_ns.tobytes() + record.due_ns.tobytes() + record.tokens.tobytes()
 
 
 def _packed_count(packed: bytes) -> int:
-    return len(packed) // (_SENT_BYTES + _TOKEN_BYTES)
+    return len(packed) // (2 * _TIME_BYTES + _TOKEN_BYTES)
 
 
 def _with_chunks(head: dict[str, Any], packed: bytes, offset_ns: int) -> bytes:
-    split = _packed_count(packed) * _SENT_BYTES
-    sent, tokens = array("q"), array("i")
+    split = _packed_count(packed) * _TIME_BYTES
+    sent, due, tokens = array("q"), array("q"), array("i")
     sent.frombytes(packed[:split])
-    tokens.frombytes(packed[split:])
-    sent_ns = [stamp + offset_ns for stamp in sent]
-    head["chunks"] = {"kind": ["text"] * len(sent_ns), "tokens": tokens.tolist(), "sent_ns": sent_ns}
-    if sent_ns and head["endpoint"] == CHAT_PATH:
-        _insert(head["chunks"], 0, "role", sent_ns[0])
-    if sent_ns and head["include_usage"] and head["finish_reason"] in ("length", "stop"):
-        _insert(head["chunks"], len(sent_ns), "usage", sent_ns[-1])
+    due.frombytes(packed[split : 2 * split])
+    tokens.frombytes(packed[2 * split :])
+    marks = {Record.ROLE: "role", Record.ERROR: "error"}
+    rows = [
+        (marks.get(count, "text"), max(count, 0), at + offset_ns, ready + offset_ns)
+        for count, at, ready in zip(tokens, sent, due, strict=True)
+    ]
+    # Where nothing was asked otherwise, role and usage travel in one write with the token next to them.
+    if rows and head["endpoint"] == CHAT_PATH and rows[0][0] == "text":
+        rows.insert(0, ("role", 0, *rows[0][2:]))
+    if rows and head["include_usage"] and head["finish_reason"] in ("length", "stop"):
+        rows.append(("usage", 0, *rows[-1][2:]))
+    kinds, counts, sent_ns, due_ns = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])
+    head["chunks"] = {"kind": kinds, "tokens": counts, "sent_ns": sent_ns, "due_ns": due_ns}
     return orjson.dumps(head)
-
-
-def _insert(chunks: dict[str, list[Any]], at: int, kind: str, sent_ns: int) -> None:
-    """Role and usage travel in one write with the token next to them."""
-    chunks["kind"].insert(at, kind)
-    chunks["tokens"].insert(at, 0)
-    chunks["sent_ns"].insert(at, sent_ns)

@@ -2,61 +2,30 @@
 
 Steps follow one another in the model's time, not in ours: a step that was handled late doesn't push back the next, so
 lateness never adds up. Only when the process falls more than `MAX_LAG_NS` behind is the model's time set anew.
+Requests are read between steps; one that is being read when a step ends delays it.
 """
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 
 from tfbench.core.clocks import ClockBase
-from tfbench.engine.api import ApiError, Submission
+from tfbench.core.errors import UsageError
+from tfbench.engine.api import ApiError, Submission, bad_request
 from tfbench.engine.config import EngineConfig
-from tfbench.engine.frames import StreamFrames, encode_tokens
-from tfbench.engine.metrics_page import Metrics
+from tfbench.engine.delivery import Event, Job, send_events
+from tfbench.engine.metrics_page import Gauges, Metrics
+from tfbench.engine.misbehave import MISBEHAVE_HEADER, Act, Chooser
+from tfbench.engine.power import EnergyMeter
 from tfbench.engine.records import Record, RecordStore
-from tfbench.engine.scheduler import Scheduler, Sequence, Step
+from tfbench.engine.scheduler import Sequence, Step, StepResult, make_scheduler
 from tfbench.engine.step_time import duration_ns
 from tfbench.engine.timer import make_timer
 
-MAX_LAG_NS = 5_000_000
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A request being served.
-
-    `wake` is set when its handler has something to do: the end has come, or the socket took no more and what was
-    produced since waits for it. `transport` is set once the headers of a stream are out; before, nothing is written.
-    """
-
-    record: Record
-    seq: Sequence
-    frames: StreamFrames | None = None
-    transport: asyncio.WriteTransport | None = None
-    written: int = 0
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every token was handed to the socket."""
-        return self.written == self.seq.output_tokens
-
-    def write(self) -> None:
-        """Hand all tokens produced but not yet written to the socket, in one event, and note the time.
-
-        Only for a socket that has taken everything before: the bytes then leave in this call, not some time later.
-        """
-        if self.frames is None or self.transport is None or self.transport.is_closing():
-            return
-        stop = self.seq.generated
-        data = encode_tokens(self.frames, self.written, stop)
-        self.record.tokens.append(stop - self.written)
-        self.written = stop
-        sent_ns = time.monotonic_ns()
-        self.transport.write(data)
-        self.record.sent_ns.append(sent_ns)
-        if stop == self.seq.output_tokens:
-            self.wake.set()
+MAX_LAG_NS = 20_000_000
+_PREPARE_NS = 4_000.0
+"""What making one token's event ready takes, at first; then it is measured."""
+_MOST_PREPARE_NS = 20_000.0
+_LEARNING = 0.1
 
 
 class Runtime:
@@ -67,33 +36,55 @@ class Runtime:
         self.clock = ClockBase.start()
         self.metrics = Metrics()
         self.records = RecordStore(self.clock, keep_requests=config.keep_requests, keep_chunks=config.keep_chunks)
-        self.scheduler = Scheduler(
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            max_waiting=config.max_waiting,
-        )
+        self.scheduler = make_scheduler(config)
+        self.energy = EnergyMeter(config.step_model, time.monotonic_ns())
+        self._chooser = Chooser(config.misbehave)
         self._jobs: dict[int, Job] = {}
         self._next_seq_id = 0
         self._step: Step | None = None
         self._deadline_ns = 0
         self._spin_ns = round(config.spin_us * 1000)
+        self._prepare_ns = _PREPARE_NS
         self._timer = make_timer(loop, self._end_step)
 
-    def submit(self, submission: Submission, request_id: str, response_id: str) -> Job:
-        """Queue a request. Raises ApiError (503) when the queue is full."""
+    def choose_act(self, header: str | None, submission: Submission) -> Act | None:
+        """How the reply to the next request goes wrong, if at all. Raises ApiError (400) for a header it can't obey."""
+        try:
+            act = self._chooser.next(header)
+        except UsageError as error:
+            raise bad_request(f"{MISBEHAVE_HEADER}: {error}.") from error
+        if act is None or act.fits(chat=submission.chat, stream=submission.stream):
+            return act
+        if header is None:
+            return None
+        raise bad_request(f"{MISBEHAVE_HEADER}: {act.kind} needs a streamed {'chat ' * act.needs_chat}reply.")
+
+    def refuse(self, submission: Submission, request_id: str, response_id: str, status: int | None, act: Act) -> None:
+        """Note a request that misbehaviour keeps from being computed; `status` None: its connection is cut."""
         now = time.monotonic_ns()
-        seq = self.scheduler.admit(self._next_seq_id, submission.prompt_tokens, submission.output_tokens, now)
-        record = Record(request_id, response_id, submission, 200, now, seq)
+        self.metrics.misbehaved[act.kind] += 1
+        self.records.close(Record(request_id, response_id, submission, status, now, act=act, end_ns=now))
+
+    def submit(self, submission: Submission, request_id: str, response_id: str, act: Act | None = None) -> Job:
+        """Queue a request. Raises ApiError (the config's overload status) when the queue is full."""
+        now = time.monotonic_ns()
+        seq = self.scheduler.admit(
+            self._next_seq_id, submission.prompt_tokens, submission.output_tokens, now, blocks=submission.blocks
+        )
+        record = Record(request_id, response_id, submission, 200, now, seq, act)
         if seq is None:
             self.metrics.rejections += 1
-            record.status, record.end_ns = 503, now
+            record.status, record.end_ns = self.config.overload_status, now
             self.records.close(record)
+            kind = "RateLimitError" if record.status == 429 else "ServiceUnavailableError"
             message = "The engine is busy and cannot accept new requests. Please try again later."
-            raise ApiError(503, message, "ServiceUnavailableError")
+            raise ApiError(record.status, message, kind)
         self._next_seq_id += 1
         self.records.open(record)
-        job = Job(record, seq)
+        job = Job(record, seq, self.config.prefix_reuse, act)
         self._jobs[seq.seq_id] = job
+        if act is not None:
+            self.metrics.misbehaved[act.kind] += 1
         if self._step is None:
             self._start_step(now)
         return job
@@ -106,8 +97,10 @@ class Runtime:
         del self._jobs[seq.seq_id]
         if record.end_ns is None:
             record.end_ns = record.sent_ns[-1] if job.complete and record.sent_ns else now
-        record.finish_reason = record.submission.finish_reason if job.complete else "abort"
+        cut = "error" if job.broken else "abort"
+        record.finish_reason = record.submission.finish_reason if job.complete else cut
         metrics.success[record.finish_reason] += 1
+        metrics.preemptions += seq.preemptions
         self.records.close(record)
         if job.complete:
             metrics.observe_finished(seq, record.end_ns)
@@ -122,6 +115,17 @@ class Runtime:
         """Stop stepping."""
         self._timer.close()
 
+    def gauges(self) -> Gauges:
+        """What the metrics page shows beside the counters."""
+        scheduler, kv = self.scheduler, self.scheduler.kv
+        return Gauges(
+            running=scheduler.running,
+            waiting=scheduler.waiting,
+            kv_usage=0.0 if kv is None or kv.total is None else kv.used / kv.total,
+            preemptions=sum(job.seq.preemptions for job in self._jobs.values()),
+            energy_j=self.energy.joules(time.monotonic_ns()),
+        )
+
     def _start_step(self, start_ns: int) -> None:
         step = self.scheduler.plan_step(start_ns)
         if step is None:
@@ -132,32 +136,69 @@ class Runtime:
             if step is None:
                 raise RuntimeError("a waiting sequence was not taken up by an idle engine")
         self._step = step
-        self._deadline_ns = step.start_ns + duration_ns(self.config.step_time, step.work)
-        self._timer.arm(self._deadline_ns - self._spin_ns)
+        self._deadline_ns = step.start_ns + duration_ns(self.config.step_model, step.work)
+        tokens = step.work.decode_seqs + step.work.prefill_seqs
+        self._timer.arm(self._deadline_ns - self._spin_ns - round(self._prepare_ns * tokens))
 
     def _end_step(self) -> None:
-        step, deadline_ns, metrics, jobs = self._step, self._deadline_ns, self.metrics, self._jobs
+        """Woken shortly before the step's end: make everything ready, wait for it, send.
+
+        Nothing else runs in this process from here to the end, so what is accounted for early can't change any more.
+        """
+        step, deadline_ns, metrics = self._step, self._deadline_ns, self.metrics
         if step is None:
             return
-        now = time.monotonic_ns()
-        while now < deadline_ns:
-            now = time.monotonic_ns()
         self._step = None
+        woken_ns = time.monotonic_ns()
         result = self.scheduler.finish_step(step, deadline_ns)
-        for seq in result.emitted:
-            job = jobs[seq.seq_id]
-            transport = job.transport
-            if transport is None:
-                if seq.finished:
-                    job.wake.set()
-            elif transport.get_write_buffer_size():
-                job.wake.set()
-            else:
-                job.write()
+        events = self._events(result.emitted, deadline_ns)
+        took_ns = (time.monotonic_ns() - woken_ns) / max(len(result.emitted), 1)
+        self._prepare_ns += _LEARNING * (min(took_ns, _MOST_PREPARE_NS) - self._prepare_ns)
+        while (now := time.monotonic_ns()) < deadline_ns:
+            pass
+        send_events(events)
         metrics.step_lateness.observe((now - deadline_ns) / 1e9)
-        metrics.observe_step(step, result)
+        self._observe(step, result, deadline_ns)
         lag_ns = time.monotonic_ns() - deadline_ns
         if lag_ns > MAX_LAG_NS:
             metrics.step_overruns += 1
             deadline_ns += lag_ns
         self._start_step(deadline_ns)
+
+    def _events(self, emitted: tuple[Sequence, ...], deadline_ns: int) -> list[Event]:
+        """Take up a token for each of `emitted`; what can be sent of them at once."""
+        jobs = self._jobs
+        events: list[Event] = []
+        for seq in emitted:
+            job = jobs[seq.seq_id]
+            job.produced += 1
+            job.last_due_ns, job.due_ns = job.due_ns, deadline_ns
+            transport = job.transport
+            if transport is None:
+                if job.produced == seq.output_tokens:
+                    job.wake.set()
+            elif transport.get_write_buffer_size():
+                job.wake.set()
+            elif (event := job.next_event()) is not None and not transport.is_closing():
+                events.append(event)
+        return events
+
+    def _observe(self, step: Step, result: StepResult, deadline_ns: int) -> None:
+        """Count a step, and note for each sequence that decoded in it how many did."""
+        metrics, jobs, size = self.metrics, self._jobs, step.work.decode_seqs
+        started = [seq for seq, _ in step.prefills if seq.prefilled == seq.target and not seq.cancelled]
+        gaps: dict[int, int] = {}
+        for place, seq in enumerate(result.emitted):
+            job = jobs[seq.seq_id]
+            if place < len(result.emitted) - len(started):
+                job.record.batch.append(size)
+            if job.produced > 1:
+                gap_ns = deadline_ns - job.last_due_ns
+                gaps[gap_ns] = gaps.get(gap_ns, 0) + 1
+        for gap_ns, count in gaps.items():
+            metrics.inter_token_latency.observe(gap_ns / 1e9, count)
+        metrics.observe_step(step, len(result.emitted))
+        for seq in started:
+            if jobs[seq.seq_id].produced == 1:
+                metrics.observe_first_token(seq, reuse=self.config.prefix_reuse)
+        self.energy.observe_step(step.work)

@@ -4,6 +4,9 @@ Headers, keep-alive and parsing are aiohttp's. Streamed events are handed to the
 of each step, because a coroutine switch per chunk would cost more than the chunk and blur its time.
 """
 
+import asyncio
+import dataclasses
+import itertools
 import re
 import time
 import uuid
@@ -14,16 +17,19 @@ from aiohttp import ClientConnectionResetError, hdrs, web
 from aiohttp.http import HttpVersion11, StreamWriter
 
 from tfbench.engine.api import CHAT_PATH, COMPLETIONS_PATH, ApiError, Submission, bad_request, parse_submission
+from tfbench.engine.delivery import Job, send_events
+from tfbench.engine.faults import refusal, reset, strike
 from tfbench.engine.frames import body_bytes, stream_frames
 from tfbench.engine.metrics_page import render
-from tfbench.engine.runtime import Job, Runtime
+from tfbench.engine.misbehave import MISBEHAVE_HEADER, Act, Kind
+from tfbench.engine.runtime import Runtime
 
 REQUEST_ID_HEADER = "X-Request-Id"
 MAX_BODY_BYTES = 64 * 1024 * 1024
 RUNTIME = web.AppKey("runtime", Runtime)
 _REQUEST_ID = web.RequestKey("request_id", str)
 _VALID_ID = re.compile(r"[\x21-\x7e]{1,256}")
-_RECORDS_PER_WRITE = 100
+_RECORDS_PER_WRITE = 20
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -52,7 +58,7 @@ async def _envelope(request: web.Request, handler: _Handler) -> web.StreamRespon
             raise bad_request(f"{REQUEST_ID_HEADER} must be 1 to 256 printable ASCII characters without spaces.")
         response = await handler(request)
     except ApiError as error:
-        response = _json(error.body(), status=error.status)
+        response = _refusal(error, status=error.status)
     except web.HTTPException as error:
         kind = "NotFoundError" if error.status == 404 else "BadRequestError"
         refusal = ApiError(error.status, f"{error.reason}: {request.method} {request.path}", kind)
@@ -68,6 +74,12 @@ def _json(body: bytes, *, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
+def _refusal(error: ApiError, *, status: int) -> web.Response:
+    response = _json(error.body(), status=status)
+    response.headers.update(error.headers)
+    return response
+
+
 async def _chat(request: web.Request) -> web.StreamResponse:
     return await _generate(request, chat=True)
 
@@ -81,19 +93,43 @@ async def _generate(request: web.Request, *, chat: bool) -> web.StreamResponse:
     submission = parse_submission(await request.read(), runtime.config, chat=chat)
     request_id = request[_REQUEST_ID]
     response_id = ("chatcmpl-" if chat else "cmpl-") + request_id
-    job = runtime.submit(submission, request_id, response_id)
+    act = runtime.choose_act(request.headers.get(MISBEHAVE_HEADER), submission)
+    if act is not None and act.refuses:
+        return _refuse(request, submission, response_id, act)
+    if act is not None and act.kind is Kind.NO_USAGE:
+        submission = dataclasses.replace(submission, include_usage=False, continuous_usage=False)
+    job = runtime.submit(submission, request_id, response_id, act)
     try:
+        if act is not None and act.kind is Kind.SLOW_HEADERS:
+            await asyncio.sleep(act.s or 0.0)
         if submission.stream:
-            return await _stream(request, job, submission, response_id)
-        return await _whole(request, job, submission, response_id)
+            return await _stream(request, job, response_id)
+        return await _whole(request, job, response_id)
     finally:
         runtime.release(job)
 
 
-async def _stream(request: web.Request, job: Job, submission: Submission, response_id: str) -> web.StreamResponse:
-    """Send the headers at once, then leave the writing to the runtime and only see to a client that reads slowly."""
+def _refuse(request: web.Request, submission: Submission, response_id: str, act: Act) -> web.Response:
+    runtime = request.app[RUNTIME]
+    if act.kind is Kind.RESET:
+        runtime.refuse(submission, request[_REQUEST_ID], response_id, None, act)
+        if request.transport is not None:
+            reset(request.transport)
+        raise ClientConnectionResetError(f"cut: {act}")
+    status, error = refusal(act)
+    runtime.refuse(submission, request[_REQUEST_ID], response_id, status, act)
+    return _refusal(error, status=status)
+
+
+def _content_type(job: Job, usual: str) -> str:
+    return job.act.type if job.act is not None and job.act.type is not None else usual
+
+
+async def _stream(request: web.Request, job: Job, response_id: str) -> web.StreamResponse:
+    """Send the headers at once, then leave the writing to the runtime and only see to what keeps it from writing."""
+    act = job.act
     headers = {
-        hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",
+        hdrs.CONTENT_TYPE: _content_type(job, "text/event-stream; charset=utf-8"),
         hdrs.CACHE_CONTROL: "no-cache",
         REQUEST_ID_HEADER: request[_REQUEST_ID],
     }
@@ -107,43 +143,59 @@ async def _stream(request: web.Request, job: Job, submission: Submission, respon
     writer.chunked = False  # what follows is framed already, its end included
     transport.set_write_buffer_limits(high=0)  # so that drain() waits until the socket took everything
     chunked = request.version >= HttpVersion11
-    job.frames = stream_frames(submission, response_id, int(time.time()), chunked=chunked)
-    job.transport = transport
-    while not job.complete:
+    frames = stream_frames(job.record.submission, response_id, int(time.time()), chunked=chunked)
+    if act is not None and act.kind is Kind.OPEN_END:
+        frames = dataclasses.replace(frames, end=b"")
+    job.open(frames, transport)
+    while not job.broken:
         await writer.drain()
         if transport.is_closing():
             raise ClientConnectionResetError("the client has gone")
-        if job.seq.generated > job.written and not transport.get_write_buffer_size():
-            job.write()
-            continue
-        await job.wake.wait()
-        job.wake.clear()
+        if job.written == job.limit and act is not None and act.strikes:
+            await strike(job, act)
+            act = None
+        elif job.complete:
+            break
+        elif not transport.get_write_buffer_size() and (event := job.next_event()) is not None:
+            send_events([event])
+        else:
+            await job.wake.wait()
+            job.wake.clear()
     return response
 
 
-async def _whole(request: web.Request, job: Job, submission: Submission, response_id: str) -> web.Response:
-    await job.wake.wait()
-    response = _json(body_bytes(submission, response_id, int(time.time())))
-    response.headers[REQUEST_ID_HEADER] = request[_REQUEST_ID]
+async def _whole(request: web.Request, job: Job, response_id: str) -> web.Response:
+    while job.produced < job.seq.output_tokens:
+        await job.wake.wait()
+        job.wake.clear()
+    usage = job.act is None or job.act.kind is not Kind.NO_USAGE
+    body = body_bytes(
+        job.record.submission, response_id, int(time.time()), usage=usage, cached_tokens=job.cached_tokens
+    )
+    headers = {hdrs.CONTENT_TYPE: _content_type(job, "application/json"), REQUEST_ID_HEADER: request[_REQUEST_ID]}
+    response = web.Response(body=body, headers=headers)
     await response.prepare(request)
     job.record.end_ns = time.monotonic_ns()
     await response.write_eof()
-    job.written = job.seq.generated
+    job.written = job.produced
     return response
 
 
 async def _models(request: web.Request) -> web.Response:
     config = request.app[RUNTIME].config
-    model = {
-        "id": config.model,
-        "object": "model",
-        "created": int(time.time()),
-        "owned_by": "tfbench",
-        "root": config.model,
-        "parent": None,
-        "max_model_len": config.max_model_len,
-    }
-    return _json(orjson.dumps({"object": "list", "data": [model]}))
+    models = [
+        {
+            "id": name,
+            "object": "model",
+            "created": int(time.time()),
+            "owned_by": "tfbench",
+            "root": name,
+            "parent": None if name == config.model else config.model,
+            "max_model_len": config.context_tokens,
+        }
+        for name in (config.model, *config.loras)
+    ]
+    return _json(orjson.dumps({"object": "list", "data": models}))
 
 
 async def _health(_request: web.Request) -> web.Response:
@@ -152,8 +204,7 @@ async def _health(_request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     runtime = request.app[RUNTIME]
-    scheduler = runtime.scheduler
-    page = render(runtime.metrics, model=runtime.config.model, running=scheduler.running, waiting=scheduler.waiting)
+    page = render(runtime.metrics, runtime.gauges(), model=runtime.config.model)
     return web.Response(body=page, headers={hdrs.CONTENT_TYPE: "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -176,16 +227,12 @@ async def _requests(request: web.Request) -> web.StreamResponse:
     )
     await response.prepare(request)
     await response.write(_opening(request))
-    slice_: list[bytes] = []
+    records = request.app[RUNTIME].records.since(int(text))
     separator = b""
-    for record in request.app[RUNTIME].records.since(int(text)):
-        slice_.append(record)
-        if len(slice_) == _RECORDS_PER_WRITE:
-            await response.write(separator + b",".join(slice_))
-            separator = b","
-            slice_.clear()
-    if slice_:
+    while slice_ := list(itertools.islice(records, _RECORDS_PER_WRITE)):
         await response.write(separator + b",".join(slice_))
+        separator = b","
+        await asyncio.sleep(0)  # a write that the socket takes at once lets nobody else run
     await response.write(b"]}")
     return response
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 _SYLLABLES = tuple(consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou")
 WORDS: tuple[str, ...] = tuple(first + second for first in _SYLLABLES for second in _SYLLABLES)
 """The vocabulary: 4,900 made-up words of four ASCII letters."""
+_SPACED = tuple(b" " + word.encode() for word in WORDS)
+TOKEN_BYTES = 5
+"""Bytes of every token but the first, its space included."""
 
 _MASK = (1 << 64) - 1
 
@@ -23,15 +26,15 @@ def token_source(prompt: bytes) -> TokenSource:
     return TokenSource(int.from_bytes(hashlib.sha256(prompt).digest()[:8], "little"))
 
 
-def count_tokens(text: str) -> int:
-    """Tokens of `text`: its whitespace-separated words."""
-    return len(text.split())
-
-
 def token(source: TokenSource, index: int) -> str:
     """Token `index` of a reply; all but the first begin with a space, so that a reply's text splits into its tokens."""
-    word = WORDS[_mix(source.key + index) % len(WORDS)]
+    word = WORDS[mix64(source.key + index) % len(WORDS)]
     return " " + word if index else word
+
+
+def token_bytes(source: TokenSource, index: int) -> bytes:
+    """Token `index` of a reply, not the first, in ASCII."""
+    return _SPACED[mix64(source.key + index) % len(_SPACED)]
 
 
 def tokens_text(source: TokenSource, start: int, stop: int) -> str:
@@ -45,11 +48,11 @@ def natural_length(source: TokenSource, mean: float) -> int:
     """Tokens after which a reply ends by itself: geometric on 1, 2, … with this mean (at least 1)."""
     if mean <= 1.0:
         return 1
-    uniform = (_mix(source.key ^ _MASK) + 1) / (1 << 64)
+    uniform = (mix64(source.key ^ _MASK) + 1) / (1 << 64)
     return 1 + int(math.log(uniform) / math.log1p(-1.0 / mean))
 
 
-def _mix(value: int) -> int:
+def mix64(value: int) -> int:
     """SplitMix64's output function: 64 bits, well mixed even for successive inputs (Steele, Lea & Flood 2014)."""
     value = (value * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

@@ -18,8 +18,9 @@ class Deadlines:
     def __init__(self, limits: Limits, cancel_after_ns: int | None) -> None:
         self._limits = limits
         self._cancel_after_ns = cancel_after_ns
-        self._says = {
-            name: f"{name} = {ns / 1e9:g} passed"
+        # Made once: every call in flight is looked at each second.
+        self._passed = {
+            name: limit_passed(name, ns)
             for name, ns in (
                 ("connect_s", limits.connect_ns),
                 ("first_byte_s", limits.first_byte_ns),
@@ -57,7 +58,7 @@ class Deadlines:
 
     def _nearest(self, call: Call) -> tuple[int, Ending, str]:
         limits = self._limits
-        total = (call.dispatched_ns + limits.total_ns, Ending.TIMEOUT, self._says["total_s"])
+        total = (call.dispatched_ns + limits.total_ns, Ending.TIMEOUT, self._passed["total_s"])
         if not call.sent_ns:
             name, start, limit = "connect_s", call.dispatched_ns, limits.connect_ns
         elif call.done_seen_ns:
@@ -66,7 +67,7 @@ class Deadlines:
             name, start, limit = "first_byte_s", call.sent_ns, limits.first_byte_ns
         else:
             name, start, limit = "idle_s", call.last_read_ns, limits.idle_ns
-        nearest = min(total, (start + limit, Ending.TIMEOUT, self._says[name]), key=_when)
+        nearest = min(total, (start + limit, Ending.TIMEOUT, self._passed[name]), key=_when)
         if call.cancel and call.sent_ns and self._cancel_after_ns is not None:
             return min(nearest, (call.sent_ns + self._cancel_after_ns, Ending.CANCELLED, ""), key=_when)
         return nearest
@@ -74,3 +75,8 @@ class Deadlines:
 
 def _when(deadline: tuple[int, Ending, str]) -> int:
     return deadline[0]
+
+
+def limit_passed(name: str, limit_ns: int) -> str:
+    """The error of a call that took longer than its limit `name`."""
+    return f"{name} = {limit_ns / 1e9:g} passed"

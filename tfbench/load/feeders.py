@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tfbench.core.kinds import Phase
+from tfbench.core.kinds import Mode, Phase
+from tfbench.manifest import Retry
 
 FAILED_PAUSE_NS = 100_000_000
 """A closed loop's user whose request failed doesn't come back sooner: refusals at once would become a flood."""
@@ -242,3 +243,55 @@ class Feeders:
     retries: RetryFeeder | None
     freed: Callable[[int], None] | None
     last_due_ns: int
+
+
+class Offer(Protocol):
+    """What a load's feeders depend on; every `LoadJob` is one."""
+
+    @property
+    def worker(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def plan(self) -> Any:
+        """A Schedule, or a ClosedPlan in a closed loop."""
+
+    @property
+    def warmup_ns(self) -> int: ...
+    @property
+    def duration_ns(self) -> int | None: ...
+    @property
+    def count(self) -> int | None: ...
+    @property
+    def max_in_flight(self) -> int | None: ...
+    @property
+    def retry(self) -> Retry | None: ...
+
+
+def make_feeders(job: Offer, start_ns: int) -> Feeders:
+    """The feeders of the job's mode, retries between them."""
+    feeder: Feeder
+    last_due_ns = 0
+    if job.mode == Mode.CLOSED:
+        feeder = ClosedFeeder(
+            job.plan,
+            start_ns,
+            job.worker,
+            job.workers,
+            warmup_ns=job.warmup_ns,
+            duration_ns=job.duration_ns,
+            count=job.count,
+        )
+    else:
+        opened = OpenFeeder(start_ns, job.plan.offsets_ns, job.plan.phases(), job.worker, job.workers)
+        feeder, last_due_ns = opened, opened.last_due_ns
+    retries = None
+    if job.retry is not None:
+        feeder = retries = RetryFeeder(feeder, lambda ns: phase_of(ns - start_ns, job.warmup_ns, job.duration_ns))
+    if job.mode != Mode.OPEN_CAPPED:
+        return Feeders(feeder, retries, None, last_due_ns)
+    assert job.max_in_flight is not None
+    capped = CappedFeeder(feeder, start_ns, max(len(range(job.worker, job.max_in_flight, job.workers)), 1))
+    return Feeders(capped, retries, capped.freed, last_due_ns)

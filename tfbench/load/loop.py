@@ -36,6 +36,9 @@ _IDLE_NS = 200_000
 _PART_READS = 64
 _DISPATCH_BURST = 16
 _SECOND_NS = 1_000_000_000
+CUT_BY_DRAIN = "cut at the end of drain"
+INTERRUPTED = "interrupted"
+"""What an unfinished call's error says."""
 
 
 MakeTransport = Callable[[Callable[[Call], None], Callable[[Call], None]], Transport]
@@ -350,7 +353,7 @@ class WorkerLoop:
     def _finish(self) -> None:
         ended_ns = _mono()
         for call in list(self._in_flight.values()):
-            self._wire.abort(call, Ending.CUT, "interrupted" if self._interrupted else "cut at the end of drain")
+            self._wire.abort(call, Ending.CUT, INTERRUPTED if self._interrupted else CUT_BY_DRAIN)
         self._wire.close()
         self._write_anchor(read_anchor())
         wall_then, cpu_then = self._cpu_mark

@@ -15,16 +15,9 @@ from collections import deque
 from tfbench.core.errors import TfbenchError
 from tfbench.core.jsonio import dump_text
 from tfbench.core.kinds import Mode
+from tfbench.core.precedence import take_precedence
 from tfbench.load import stamps
-from tfbench.load.feeders import (
-    CappedFeeder,
-    ClosedFeeder,
-    Feeder,
-    Feeders,
-    OpenFeeder,
-    RetryFeeder,
-    phase_of,
-)
+from tfbench.load.feeders import make_feeders
 from tfbench.load.job import LoadJob
 from tfbench.load.loop import WorkerLoop
 from tfbench.load.poller import open_poller
@@ -34,8 +27,6 @@ from tfbench.load.requests import RequestMaker
 from tfbench.load.spool import SpoolWriter
 from tfbench.load.target import tls_context
 from tfbench.load.wire import Wire
-
-_NICE = -10
 
 
 def _read_exactly(fd: int, size: int) -> bytes:
@@ -56,33 +47,6 @@ def _read_line(fd: int) -> bytes:
     return line
 
 
-def make_feeders(job: LoadJob, start_ns: int) -> Feeders:
-    """The feeders of the job's mode, retries between them."""
-    feeder: Feeder
-    last_due_ns = 0
-    if job.mode == Mode.CLOSED:
-        feeder = ClosedFeeder(
-            job.plan,
-            start_ns,
-            job.worker,
-            job.workers,
-            warmup_ns=job.warmup_ns,
-            duration_ns=job.duration_ns,
-            count=job.count,
-        )
-    else:
-        opened = OpenFeeder(start_ns, job.plan.offsets_ns, job.plan.phases(), job.worker, job.workers)
-        feeder, last_due_ns = opened, opened.last_due_ns
-    retries = None
-    if job.retry is not None:
-        feeder = retries = RetryFeeder(feeder, lambda ns: phase_of(ns - start_ns, job.warmup_ns, job.duration_ns))
-    if job.mode != Mode.OPEN_CAPPED:
-        return Feeders(feeder, retries, None, last_due_ns)
-    assert job.max_in_flight is not None
-    capped = CappedFeeder(feeder, start_ns, max(len(range(job.worker, job.max_in_flight, job.workers)), 1))
-    return Feeders(capped, retries, capped.freed, last_due_ns)
-
-
 def _raise_file_limit() -> None:
     try:
         import resource
@@ -93,30 +57,12 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _take_precedence() -> str:
-    """Ask for the CPU before others do, where that is allowed; returns what is in force.
-
-    A client that waits behind other processes measures their scheduling. It uses little CPU, so going
-    first costs them little; and a realtime process can't take more than the kernel's share for those.
-    """
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        return "round-robin 1"
-    except (AttributeError, OSError):
-        pass
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    except OSError:
-        return f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"
-    return f"nice {_NICE}"
-
-
 def main() -> int:
     """Serve one job; exit status 0 when the run's facts are complete in the spool."""
     # Ctrl-C reaches the whole process group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _raise_file_limit()
-    scheduling = _take_precedence()
+    scheduling = take_precedence()
     size = int.from_bytes(_read_exactly(0, 8), "little")
     job = pickle.loads(_read_exactly(0, size))
     assert isinstance(job, LoadJob)

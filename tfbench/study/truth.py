@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from tfbench.core.precedence import take_precedence
 from tfbench.load.poller import READ, open_poller
 
 mono = time.monotonic_ns
@@ -237,14 +238,6 @@ class TruthServer:
         sock.setblocking(False)
 
 
-def _take_precedence() -> None:
-    # Whoever interrupts between a stamp and its send makes the truth wrong by as long as that takes.
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except (AttributeError, OSError):
-        return
-
-
 def main() -> None:
     """Serve on a free port of the loopback interface."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -264,7 +257,8 @@ def main() -> None:
     server = TruthServer(round(options.ttft_ms * 1e6), round(options.gap_ms * 1e6), options.chunks, context)
     sys.stdout.write(json.dumps({"port": server.port}) + "\n")
     sys.stdout.flush()
-    _take_precedence()
+    # Whoever interrupts between a stamp and its send makes the truth wrong by as long as that takes.
+    take_precedence()
     # A collection of half a million stamps would be a stall, and nothing here makes cycles.
     gc.freeze()
     gc.disable()
