@@ -32,6 +32,7 @@ def serve(
     import dataclasses
 
     from tfbench.core.errors import UsageError
+    from tfbench.core.precedence import take_precedence
     from tfbench.engine.config import EngineConfig, config_from_json
     from tfbench.engine.main import run_server
     from tfbench.engine.profile import engine_profile
@@ -55,4 +56,5 @@ def serve(
         typer.echo(f"serving {settings.model} at {url} (Ctrl-C stops it)")
         typer.echo(f"try: tfbench run manifests/quickstart.toml --url {url}", err=True)
 
+    take_precedence()
     run_server(settings, host=host, port=port, on_ready=ready)

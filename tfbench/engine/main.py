@@ -14,7 +14,6 @@ import orjson
 from aiohttp import web
 
 from tfbench.core.errors import EndpointError, TfbenchError, UsageError
-from tfbench.core.precedence import take_precedence
 from tfbench.engine.config import EngineConfig, config_from_json
 from tfbench.engine.runtime import Runtime
 from tfbench.engine.server import make_app
@@ -64,7 +63,6 @@ def run_server(
     if not 0 <= port <= 65_535:
         raise UsageError(f"engine port: expected 0 to 65535, got {port}")
     _raise_file_limit()
-    take_precedence()
     asyncio.run(_serve_until_signal(config, host, port, on_ready, exit_with_stdin))
 
 
