@@ -79,9 +79,10 @@ def test_frozen_document_loads_back_to_the_same_ids(tmp_path: Path) -> None:
 
 def test_younger_keys_stand_in_a_document_only_where_they_are_used(tmp_path: Path) -> None:
     document = freeze(manifest(tmp_path)).document
-    assert not {"ramp", "retry", "cancel", "timestamps"} & set(document["load"])
+    assert not {"ramp", "retry", "cancel", "timestamps", "cache", "prime"} & set(document["load"])
+    assert "hooks" not in document
     assert "connections" not in document["endpoint"]
-    assert "classes" not in document["workload"]
+    assert not {"classes", "shared_prefix_tokens"} & set(document["workload"])
     sets = (
         "endpoint.connections=per_session",
         "endpoint.preconnect=4",
@@ -89,6 +90,10 @@ def test_younger_keys_stand_in_a_document_only_where_they_are_used(tmp_path: Pat
         "load.retry={}",
         "load.cancel={ share = 0.5, after_s = 1 }",
         "workload.classes=[{ name = 'a', share = 1 }]",
+        "workload.shared_prefix_tokens=64",
+        "load.cache=warm",
+        "hooks.restart=engine",
+        "engine.args={ profile = 'reference' }",
     )
     used = freeze(manifest(tmp_path, TOML, *sets))
     load = used.document["load"]
@@ -105,6 +110,9 @@ def test_younger_keys_stand_in_a_document_only_where_they_are_used(tmp_path: Pat
     assert used.document["endpoint"]["connections"] == "per_session"
     assert used.document["endpoint"]["preconnect"] == 4
     assert used.document["workload"]["classes"][0]["share"] == 1
+    assert used.document["workload"]["shared_prefix_tokens"] == 64
+    assert (load["cache"], load["prime"]) == ("warm", {"set": "prefix", "count": 1})
+    assert used.document["hooks"] == {"restart": "engine", "flush": None, "timeout_s": 120, "ready_s": 600}
     assert freeze(parse_manifest(used.document, "again")).manifest_id == used.manifest_id
 
 
@@ -120,6 +128,7 @@ def test_younger_keys_stand_in_a_document_only_where_they_are_used(tmp_path: Pat
         ('adapter = "vllm"', 'adapter = "vllm"\ndialect = "openai_chat"\nstream = true'),
         ("[slo]", "[sampling]\nignore_eos = true\n[slo]"),
         ("hourly = 2.5", "hourly = 2.50, count = 1"),
+        ("[slo]", "[hooks]\ntimeout_s = 120.0\nready_s = 600\n[slo]"),
     ],
 )
 def test_spelling_does_not_change_an_id(tmp_path: Path, written: tuple[str, str]) -> None:
@@ -138,9 +147,12 @@ def test_spelling_does_not_change_an_id(tmp_path: Path, written: tuple[str, str]
         ("load.rates=[2]", True, False),
         ("workload.output_tokens=64", True, False),
         ("workload.classes=[{ name = 'a', share = 1 }]", True, False),
+        ("workload.shared_prefix_tokens=64", True, False),
         ("load.ramp={ to = 5 }", True, False),
         ("load.retry={}", True, False),
         ("load.cancel={ share = 0.1, after_s = 1 }", True, False),
+        ("load.cache=cold", True, False),
+        ("hooks.restart=['restart', 'it']", False, False),
         ("endpoint.connections=per_request", False, True),
         ("sampling.temperature=1", True, False),
         ("slo.e2e_ms=1000", True, False),

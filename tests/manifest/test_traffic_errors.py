@@ -123,7 +123,9 @@ TEXT_AND_COMPLAINT = {
         '= 0.7 }, { name = "batch", share = 0.3, input_tokens = 2048 }]'
     ),
     "[workload]\ntenant = 'x'": ("workload.tenant: unknown key here; it is workload.classes.tenant, so move it there"),
-    "[workload]\nmax = 3": ("workload.max: unknown key; workload has: kind, input_tokens, output_tokens, classes"),
+    "[workload]\nmax = 3": (
+        "workload.max: unknown key; workload has: kind, input_tokens, output_tokens, shared_prefix_tokens, classes"
+    ),
     (
         "[workload]\ninput_tokens = { dist = 'empirical', pairs = [[1, 2]] }\nclasses = [{ name = 'a', "
         "share = 1, output_tokens = 3 }]"

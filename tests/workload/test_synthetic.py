@@ -1,5 +1,6 @@
 """Prompts: deterministic, right in length, and different from the first word on."""
 
+import dataclasses
 import hashlib
 import itertools
 import pickle
@@ -32,7 +33,8 @@ def workloads(
         "load": {"rates": [2, 4], "repeats": repeats, "seed": seed, "cancel": cancel},
     }
     manifest = parse_manifest(document, "test")
-    return [build_workload(manifest, plan) for plan in expand(manifest)]
+    plans = sorted(expand(manifest), key=lambda plan: (plan.repeat, plan.point_index))
+    return [build_workload(manifest, plan) for plan in plans]
 
 
 def test_words_are_1024_distinct_short_and_plain() -> None:
@@ -81,11 +83,35 @@ def test_same_manifest_and_seed_give_the_same_prompts_on_every_system() -> None:
     assert not set(hashes) & {run.sha256(20) for run in workloads(repeats=3, seed=8)}
 
 
+@pytest.mark.parametrize("n", [1, 2, 40])
+def test_a_runs_prompts_share_their_prefix_and_nothing_else(n: int) -> None:
+    runs = workloads(repeats=2, input_tokens=5, shared_prefix_tokens=n)
+    plain = workloads(repeats=2, input_tokens=5)
+    prefixes = []
+    for run, without in zip(runs, plain, strict=True):
+        items = [run.item(i) for i in range(50)]
+        words = [item.prompt.split(" ") for item in items]
+        assert {len(one) for one in words} == {item.input_tokens for item in items} == {n + 5}
+        assert [" ".join(one[n:]) for one in words] == [without.item(i).prompt for i in range(50)]
+        [prefix] = {tuple(one[:n]) for one in words}
+        prefixes.append(prefix)
+    assert len({prefix[0] for prefix in prefixes}) == 4, "no run shares its first word with another"
+    assert all(len(re.findall("[A-Z]", prefix[0])) == 4 for prefix in prefixes)
+
+
+def test_an_item_without_its_text_is_the_same_otherwise() -> None:
+    run = workloads(cancel={"share": 0.5, "after_s": 1}, input_tokens=4, classes=CLASSES, shared_prefix_tokens=3)[0]
+    for i in range(50):
+        assert run.item(i, text=False) == dataclasses.replace(run.item(i), prompt="")
+
+
 def test_these_are_the_prompts() -> None:
     # A change that alters published prompts must be seen here.
     run = workloads(input_tokens=6)[0]
     assert run.item(0).prompt == "PlaySharpProperManage glow golden doubt radar shell"
     assert run.item(10**9).prompt == "CastAmountExistEcho fence wide sharp verb eagle"
+    prefixed = workloads(input_tokens=2, shared_prefix_tokens=3)[0]
+    assert prefixed.item(0).prompt == "SeasonDockAboveTunnel down peach PlaySharpProperManage glow"
 
 
 def test_hash_is_over_lengths_and_prompts() -> None:

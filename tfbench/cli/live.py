@@ -14,7 +14,8 @@ _LINE_EVERY_S = 15.0
 
 
 def _load_text(plan: RunPlan) -> str:
-    return f"load {plan.load_value:g} repeat {plan.repeat}"
+    arm = "" if plan.arm is None else f" {plan.arm}"
+    return f"load {plan.load_value:g}{arm} repeat {plan.repeat}"
 
 
 def _duration(seconds: float) -> str:
@@ -45,12 +46,22 @@ class LiveWatcher:
         """Say whom we are waiting for."""
         self._say(f"asking {url} what it serves", "dim")
 
+    def preparing(self, what: str) -> None:
+        """Say what is done to the system before the next run."""
+        if self._bar is None:
+            self._say(f"  {what}", "dim")
+        else:
+            self._bar.update(self._task, description=what, counts="")
+
     def study_started(self, plan: StudyPlan) -> None:
         """Say what is about to be done and what this sample size can carry."""
         self._plan = plan
         count = f"{len(plan.runs)} run{'' if len(plan.runs) == 1 else 's'}"
         planned = "" if plan.run_s is None else f", about {_duration(len(plan.runs) * plan.run_s)} plus drains"
-        self._say(f"{plan.name}: {count}{planned}", "bold")
+        if plan.simulated:
+            self._say(f"SIMULATED {plan.name}: {count}, no system is measured", "bold magenta")
+        else:
+            self._say(f"{plan.name}: {count}{planned}", "bold")
         for note in plan.notes:
             self._say(f"note: {note}", "dim")
         if self._console.is_terminal:
@@ -70,7 +81,7 @@ class LiveWatcher:
         self._said = time.monotonic()
         if self._bar is not None and self._plan is not None:
             place = f"run {plan.order_index + 1}/{len(self._plan.runs)}"
-            self._bar.update(self._task, description=f"{place} {_load_text(plan)}", counts="")
+            self._bar.update(self._task, description=f"{self._mark}{place} {_load_text(plan)}", counts="")
 
     def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
         """Counts of the run so far."""
@@ -110,10 +121,15 @@ class LiveWatcher:
         judged = " ".join(verdict.verdict for verdict in end.verdicts)
         bad = any(verdict.verdict in ("INVALID", "unstable") for verdict in end.verdicts)
         total = len(self._plan.runs) if self._plan else 0
-        self._say(f"run {self._done}/{total} {_load_text(end.plan)}: {outcomes}; {judged}", "yellow" if bad else "")
+        place = f"{self._mark}run {self._done}/{total} {_load_text(end.plan)}"
+        self._say(f"{place}: {outcomes}; {judged}", "yellow" if bad else "")
         for verdict in end.verdicts:
             for reason in verdict.reasons if verdict.verdict in ("INVALID", "unstable") else ():
                 self._say(f"  {reason}", "yellow")
+
+    @property
+    def _mark(self) -> str:
+        return "simulated " if self._plan is not None and self._plan.simulated else ""
 
     def _say(self, text: str, style: str) -> None:
         self._console.print(text, style=style or None, markup=False, soft_wrap=True)

@@ -1,5 +1,7 @@
 """Options that several verbs share."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +26,13 @@ def warehouse_path(given: Path | None) -> Path:
     from tfbench.warehouse import default_path
 
     return given if given is not None else default_path()
+
+
+def report_hint(study_id: str, path: Path, given: Path | None) -> str:
+    """How to get a page of a study that is now in `path`; `given` is what --warehouse said."""
+    where = "" if given is None else f" --warehouse {path}"
+    tool = "tfbench" if shutil.which("tfbench") else sys.argv[0]
+    return f"\nstudy {study_id} is in {path}; a page of it: {tool} report last{where} --html report.html"
 
 
 def print_json(value: Any) -> None:

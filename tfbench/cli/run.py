@@ -1,13 +1,19 @@
 """`tfbench run`: a manifest to facts in a warehouse, with live progress and a summary."""
 
-import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tfbench.cli.options import READ_WAIT_S, JsonOption, SetOption, WarehouseOption, print_json, warehouse_path
+from tfbench.cli.options import (
+    READ_WAIT_S,
+    JsonOption,
+    SetOption,
+    WarehouseOption,
+    print_json,
+    report_hint,
+    warehouse_path,
+)
 from tfbench.core.exitcodes import ExitCode
 
 
@@ -46,8 +52,6 @@ def run(
         print_json(json_document(data))
     else:
         print_summary(data)
-        where = "" if warehouse is None else f" --warehouse {path}"
-        tool = "tfbench" if shutil.which("tfbench") else sys.argv[0]
-        typer.echo(f"\nstudy {done.study_id} is in {path}; a page of it: {tool} report last{where} --html report.html")
+        typer.echo(report_hint(done.study_id, path, warehouse))
     if done.invalid == done.runs:
         raise typer.Exit(int(ExitCode.INVALID))

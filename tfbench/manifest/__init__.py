@@ -1,9 +1,10 @@
 """The contract of a study: read, validated, frozen, hashed, compared, expanded to runs."""
 
 from tfbench.manifest.adapters import AdapterProfile, adapter, adapter_names
-from tfbench.manifest.diff import Difference, diff
+from tfbench.manifest.diff import Difference, diff, diff_documents
 from tfbench.manifest.freezing import Frozen, freeze
 from tfbench.manifest.headers import resolve_headers
+from tfbench.manifest.hooks import Hooks, Prime, engine_profile_arg
 from tfbench.manifest.models import Manifest
 from tfbench.manifest.plan import RunPlan, expand
 from tfbench.manifest.reading import load_manifest, parse_manifest
@@ -16,7 +17,9 @@ __all__ = [
     "Cancel",
     "Difference",
     "Frozen",
+    "Hooks",
     "Manifest",
+    "Prime",
     "Ramp",
     "Retry",
     "RunPlan",
@@ -24,6 +27,8 @@ __all__ = [
     "adapter",
     "adapter_names",
     "diff",
+    "diff_documents",
+    "engine_profile_arg",
     "expand",
     "freeze",
     "load_manifest",

@@ -1,5 +1,6 @@
 """What differs between two manifests, after their defaults are resolved."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,12 @@ class Difference:
 
 def diff(a: Manifest, b: Manifest) -> tuple[Difference, ...]:
     """The differences between two manifests, in the manifest's own order; lists are compared whole."""
-    left, right = plain(resolve(a)), plain(resolve(b))
-    found = _walk((), left, right)
+    return diff_documents(plain(resolve(a)), plain(resolve(b)))
+
+
+def diff_documents(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """The differences between two frozen manifests' documents, as a warehouse holds them."""
+    found = _walk((), dict(a), dict(b))
     return tuple(Difference(".".join(path), x, y, _is_primary(path)) for path, x, y in found)
 
 

@@ -96,7 +96,7 @@ def _toml(value: Any) -> str:
 def _example(field: FieldInfo) -> str:
     examples = [f"`{example}`" for example in field.examples or ()]
     choices = _choices(field.annotation)
-    return ", ".join(choices or examples)
+    return ", ".join(dict.fromkeys((*choices, *examples)))
 
 
 def _choices(annotation: Any) -> list[str]:

@@ -13,10 +13,12 @@ WORKLOAD_TABLES = ("workload", "sampling", "load", "slo", "quality", "accounting
 SYSTEM_TABLES = ("model", "engine", "topology", "endpoint")
 _ADDED = {
     "endpoint": ("connections", "preconnect"),
-    "workload": ("classes",),
-    "load": ("timestamps", "ramp", "retry", "cancel"),
+    "workload": ("shared_prefix_tokens", "classes"),
+    "load": ("timestamps", "ramp", "retry", "cancel", "cache", "prime"),
 }
 """Keys younger than their table. At their default they are left out, so that older ids stay what they were."""
+_ADDED_TABLES = ("hooks",)
+"""Tables younger than the manifest, left out likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,9 @@ def freeze(manifest: Manifest) -> Frozen:
         for key in keys:
             if getattr(getattr(resolved, table), key) == fields[key].default:
                 del document[table][key]
+    for table in _ADDED_TABLES:
+        if getattr(resolved, table) == Manifest.model_fields[table].default:
+            del document[table]
     return Frozen(
         manifest=resolved,
         manifest_id=canonical_sha256(document),

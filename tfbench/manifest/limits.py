@@ -20,3 +20,5 @@ MAX_CLASSES = 1_000
 """Classes of one workload."""
 MAX_TIMESTAMPS = 1_000_000
 """Recorded arrivals that a manifest may hold; they are part of its frozen document."""
+MAX_PRIMES = 10_000
+"""Requests that prime a run; they are sent one after the other."""

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from tfbench.core.kinds import Mode
 from tfbench.manifest.base import Count, NonNegative, Positive, Table, Whole, refusal
 from tfbench.manifest.dists import Seconds
+from tfbench.manifest.hooks import Prime
 from tfbench.manifest.limits import MAX_ARRIVALS, MAX_RUN_S, MAX_RUNS, MAX_TIMESTAMPS, MAX_USERS
 from tfbench.manifest.traffic import Cancel, Ramp, Retry
 
@@ -53,6 +54,13 @@ class Load(Table):
     from its first line, which holds one number a line, or CSV or JSON lines with a column `timestamp`; column and unit
     can be named: `{ file = "a.csv", column = "t", unit = "ms" }`. Its numbers become part of the frozen manifest.
     `rates` are then speeds (1 as recorded, 2 twice as fast); by default all of it is measured, without a warm-up.
+
+    Each repeat takes the load points in an order drawn from `seed`; every other one takes that of the repeat before it
+    backwards, so that a steady drift weighs on all points alike.
+
+    `cache` declares what the system's prefix cache holds when a run begins, and is kept with each run. "cold": nothing
+    of the run's prompts; `hooks.flush` sees to it, or else the prompts do, since no two runs of a study share any (a
+    server that outlives the study and meets its seed again has seen them). "warm": what the requests of `prime` leave.
     """
 
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.OPEN, examples=['"open"'])
@@ -74,6 +82,8 @@ class Load(Table):
     seed: Annotated[Whole, Field(ge=0)] = Field(0, examples=["7"])
     retry: Retry | None = Field(None, examples=['{ outcomes = ["rejected"], max = 2 }'])
     cancel: Cancel | None = Field(None, examples=["{ share = 0.05, after_s = 0.5 }"])
+    cache: Literal["cold", "warm"] | None = Field(None, examples=['"cold"'])
+    prime: Prime | None = Field(None, examples=['{ set = "prompts", count = 64 }'])
 
     @property
     def points(self) -> tuple[float, ...]:
@@ -103,6 +113,8 @@ class Load(Table):
             del filled["burstiness"]
         if "count" not in filled and filled.get("process") != "replay":
             filled.setdefault("duration_s", 60.0)
+        if filled.get("cache") == "warm":
+            filled.setdefault("prime", {})
         rates = filled.get("rates")
         if isinstance(rates, list | tuple) and any(rate in (math.inf, "inf") for rate in rates):
             filled.setdefault("warmup_s", 0.0)
@@ -117,6 +129,8 @@ class Load(Table):
             doubles = [point for point in points or () if (points or ()).count(point) > 1]
             if doubles:
                 raise refusal(f"has {doubles[0]:g} twice; repetition is what load.repeats is for", key)
+        if self.prime is not None and self.cache != "warm":
+            raise refusal('belongs to cache = "warm"; set it, or remove prime', "prime")
         if len(self.points) * self.repeats > MAX_RUNS:
             runs = f"{len(self.points)} load points × {self.repeats} repeats"
             raise refusal(f"{runs} is over the limit of {MAX_RUNS:,} runs; lower it", "repeats")

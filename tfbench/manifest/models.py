@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 from tfbench.core.kinds import Outcome
 from tfbench.manifest.base import Count, NonNegative, Positive, Table, Text, Whole, refusal
 from tfbench.manifest.dists import TAG
+from tfbench.manifest.hooks import Hooks, check_served_engine
 from tfbench.manifest.limits import MAX_RUN_S, MAX_SAFE_INT, MAX_TOKENS, MAX_USERS
 from tfbench.manifest.load import Load
 from tfbench.manifest.secrets import clean_url, header_problem, secret_in_args
@@ -276,6 +277,7 @@ class Manifest(Table):
     accounting: Accounting = Accounting()
     cost: Cost = Cost()
     storage: Storage = Storage()
+    hooks: Hooks = Hooks()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -285,4 +287,12 @@ class Manifest(Table):
         cancel = self.load.cancel
         if cancel is not None and cancel.after_chunks is not None and not self.endpoint.stream:
             raise refusal("needs endpoint.stream = true; give after_s instead", "load", "cancel", "after_chunks")
+        prime = self.load.prime
+        if prime is not None and prime.set == "prefix" and not self.workload.shared_prefix_tokens:
+            text = 'has no prefix to prime: set workload.shared_prefix_tokens, or { set = "prompts", count = 64 }'
+            raise refusal(text, "load", "prime")
+        if self.hooks.flush is not None and self.load.cache is None:
+            raise refusal('needs load.cache; set it to "cold" (or "warm": flushed, then primed)', "hooks", "flush")
+        if self.hooks.serves_engine:
+            check_served_engine(self.engine.args, self.endpoint.url)
         return self

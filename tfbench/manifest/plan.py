@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfbench.core.jsonio import canonical_bytes
@@ -13,7 +14,8 @@ class RunPlan:
     """One run to be made. `load_value` is a rate (may be inf) or a concurrency; `order_index` is its place in time.
 
     `seed` (63 bits, for the schedule) and `salt` (16 hex digits, for the prompts) depend on the manifest's seed, the
-    load value and the repeat alone: equal across arms and systems, never shared between two runs of a study.
+    load value and the repeat alone: equal across arms and systems, never shared between two runs of an arm. `arm`
+    names what is compared, None where there is one; runs of one `pair` follow each other.
     """
 
     point_index: int
@@ -22,25 +24,37 @@ class RunPlan:
     order_index: int
     seed: int
     salt: str
+    arm: str | None = None
+    pair: int | None = None
 
 
 def expand(manifest: Manifest) -> tuple[RunPlan, ...]:
     """All runs of one arm, in the order they are to be made.
 
-    Repeats are the outer loop and every other one takes the points backwards, so that a slow drift of the system
-    neither sits in one load point nor always favours the same one.
+    Repeats are the outer loop. Each even one takes the points in an order drawn from the seed, so that nothing which
+    recurs keeps step with the load; the next takes them backwards, so that over the two a steady drift of the system
+    weighs on every point alike. More repeats don't change the order of the first ones.
     """
-    points = list(enumerate(manifest.load.points))
+    seed = manifest.load.seed
     plans: list[RunPlan] = []
     for repeat in range(manifest.load.repeats):
-        for point_index, value in points if repeat % 2 == 0 else reversed(points):
-            seed, salt = run_seed(manifest.load.seed, value, repeat)
-            plans.append(RunPlan(point_index, value, repeat, len(plans), seed, salt))
+        order = _order(seed, manifest.load.points, repeat // 2)
+        for point_index, value in order if repeat % 2 == 0 else reversed(order):
+            plans.append(RunPlan(point_index, value, repeat, len(plans), *run_seed(seed, value, repeat)))
     return tuple(plans)
+
+
+def _order(seed: int, points: Sequence[float], turn: int) -> list[tuple[int, float]]:
+    """The points with their indices, by the sha256 of [domain, seed, load value, turn]: every order is as likely."""
+    return sorted(enumerate(points), key=lambda point: _digest("tfbench.order", seed, point[1], turn))
 
 
 def run_seed(seed: int, load_value: float, repeat: int) -> tuple[int, str]:
     """Seed and salt of a run: parts of sha256 over the RFC 8785 form of [domain, seed, load value, repeat]."""
-    point = "inf" if math.isinf(load_value) else load_value
-    digest = hashlib.sha256(canonical_bytes(["tfbench.run", seed, point, repeat])).digest()
+    digest = _digest("tfbench.run", seed, load_value, repeat)
     return int.from_bytes(digest[:8], "big") >> 1, digest[8:16].hex()
+
+
+def _digest(domain: str, seed: int, load_value: float, number: int) -> bytes:
+    point = "inf" if math.isinf(load_value) else load_value
+    return hashlib.sha256(canonical_bytes([domain, seed, point, number])).digest()

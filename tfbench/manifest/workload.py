@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tfbench.manifest.base import Positive, Table, Text, refusal
+from tfbench.manifest.base import Positive, Table, Text, Whole, refusal
 from tfbench.manifest.dists import Empirical, Tokens
-from tfbench.manifest.limits import MAX_CLASSES
+from tfbench.manifest.limits import MAX_CLASSES, MAX_TOKENS
 
 
 def _has_pairs(tokens: Any) -> bool:
@@ -30,12 +30,15 @@ class TrafficClass(Table):
 class Workload(Table):
     """What is sent: token counts of prompts and answers. With `pairs` the input carries the output's counts too.
 
-    With `classes` each request belongs to one of them, drawn by seed and index in proportion to their shares.
+    With `classes` each request belongs to one of them, drawn by seed and index in proportion to their shares. All
+    prompts of a run begin with the same `shared_prefix_tokens`, as with a system prompt, which another run doesn't
+    share; `input_tokens` are each prompt's own and come on top.
     """
 
     kind: Literal["synthetic"] = "synthetic"
     input_tokens: Tokens = Field(512, examples=["512", '{ dist = "lognormal", mean = 512, cv = 0.8, max = 4096 }'])
     output_tokens: Tokens | None = Field(None, examples=["128"])
+    shared_prefix_tokens: Annotated[Whole, Field(ge=0, le=MAX_TOKENS)] = Field(0, examples=["1024"])
     classes: Annotated[tuple[TrafficClass, ...], Field(strict=False, max_length=MAX_CLASSES)] = Field(
         (), examples=['[{ name = "chat", share = 0.7 }, { name = "batch", share = 0.3, input_tokens = 2048 }]']
     )

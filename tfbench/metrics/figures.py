@@ -21,9 +21,9 @@ _SECONDS_PER_HOUR = 3600
 _PER_MILLION = 1e6
 _NO_RESOURCES = "no [cost] resources in the manifest"
 _FREE = "the [cost] resources cost nothing"
-_NO_WINDOW = "the run has no window"
+NO_WINDOW = "the run has no window"
 _NO_RUN = "no complete run"
-_READERS: Mapping[str, Callable[[Facts, str], Sequence[Any]]] = {
+READERS: Mapping[str, Callable[[Facts, str], Sequence[Any]]] = {
     "quantile": attempt_values,
     "chunk_quantile": attempt_gaps,
     "fraction": attempt_flags,
@@ -83,7 +83,7 @@ def run_figures(con: duckdb.DuckDBPyConnection, study_id: str) -> pd.DataFrame:
 
 
 def _draw(facts: Facts) -> Drawn:
-    queries = {figure.sql: _READERS[figure.kind] for figure in FIGURES.values()}
+    queries = {figure.sql: READERS[figure.kind] for figure in FIGURES.values()}
     queries |= {figure.size_sql: ended for figure in FIGURES.values() if figure.size_sql is not None}
     return {sql: reader(facts, sql) for sql, reader in queries.items()}
 
@@ -114,9 +114,9 @@ def _interval(figure: FigureDef, facts: Facts, drawn: Drawn, runs: Sequence[RunW
             [flags.value for flags in samples], score=[flags.score for flags in samples], level=level
         )
     elif figure.kind == "chunk_quantile":
-        interval = combine_chunk_quantile(samples, _p(figure), level=level)
+        interval = combine_chunk_quantile(samples, quantile_of(figure), level=level)
     else:
-        interval = combine_quantile(samples, _p(figure), level=level)
+        interval = combine_quantile(samples, quantile_of(figure), level=level)
     return interval if interval.n else dataclasses.replace(interval, reason=figure.empty)
 
 
@@ -128,18 +128,18 @@ def _ratio(
     samples: Sequence[Events],
     level: float,
 ) -> Interval:
-    unpriced = _unpriced(figure, facts)
+    unpriced = unpriced_reason(figure, facts)
     if unpriced is not None:
         return _nothing(unpriced, level)
-    size = _event_size(figure, drawn, runs)
+    size = event_size(figure, drawn, runs)
     pairs = [
-        _ratio_run(figure, run.start_ns, run.end_ns, events, size)
+        ratio_run(figure, run.start_ns, run.end_ns, events, size)
         for run, events in zip(runs, samples, strict=True)
         if run.start_ns is not None and run.end_ns is not None and run.start_ns < run.end_ns
     ]
     if not pairs:
-        return _nothing(_NO_WINDOW, level)
-    interval = combine_ratio(pairs, scale=_scale(figure, facts), level=level)
+        return _nothing(NO_WINDOW, level)
+    interval = combine_ratio(pairs, scale=scale_of(figure, facts), level=level)
     unknown = sum(events.unknown for events in samples)
     if not unknown:
         return interval
@@ -148,31 +148,31 @@ def _ratio(
     return dataclasses.replace(interval, value=None, settled=False, reason=reason, **open_side)
 
 
-def _ratio_run(figure: FigureDef, start_ns: int, end_ns: int, events: Events, size: float | None) -> RatioRun:
+def ratio_run(figure: FigureDef, start_ns: int, end_ns: int, events: Events, size: float | None) -> RatioRun:
     num, den = (None, events.value) if figure.kind == "cost" else (events.value, None)
     return RatioRun(start_ns, end_ns, events.end_ns, num, den, size)
 
 
-def _event_size(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> float | None:
+def event_size(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> float | None:
     if figure.size_sql is None:
         return 1.0
     values = np.concatenate([drawn[figure.size_sql][run.index].value for run in runs])
     return float(values.mean()) if values.size and values.any() else None
 
 
-def _unpriced(figure: FigureDef, facts: Facts) -> str | None:
+def unpriced_reason(figure: FigureDef, facts: Facts) -> str | None:
     """Why there is no price to divide; None where there is one, or the figure takes none."""
     if figure.kind != "cost":
         return None
     if facts.cost_per_hour is None:
         return _NO_RESOURCES
-    scale = _scale(figure, facts)
+    scale = scale_of(figure, facts)
     if scale <= 0.0:
         return _FREE
     return None if math.isfinite(scale) else "the [cost] resources' price is beyond what a number can hold"
 
 
-def _scale(figure: FigureDef, facts: Facts) -> float:
+def scale_of(figure: FigureDef, facts: Facts) -> float:
     if figure.kind == "cost" and facts.cost_per_hour is not None:
         return facts.cost_per_hour / _SECONDS_PER_HOUR * _PER_MILLION
     return 1.0
@@ -189,7 +189,7 @@ def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) ->
     n = int(values.size)
     if not n:
         return None, 0, figure.empty
-    value = float(sample_quantile(values, _p(figure)))
+    value = float(sample_quantile(values, quantile_of(figure)))
     if math.isfinite(value):
         return value, n, None
     lost = int(np.count_nonzero(np.isinf(values)))
@@ -198,19 +198,19 @@ def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) ->
 
 def _run_ratio(figure: FigureDef, facts: Facts, run: RunWindow, events: Events) -> tuple[float | None, int, str | None]:
     n = int(events.value.size)
-    unpriced = _unpriced(figure, facts)
+    unpriced = unpriced_reason(figure, facts)
     if unpriced is not None:
         return None, n, unpriced
     if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
-        return None, n, _NO_WINDOW
+        return None, n, NO_WINDOW
     if events.unknown:
         return None, n, f"tokens unknown for {events.unknown} of {events.unknown + n} attempts"
     window_s, amount = (run.end_ns - run.start_ns) / 1e9, float(events.value.sum())
     if figure.kind == "rate":
-        return amount / window_s, n, None
+        return amount / window_s, n, None if amount > 0 else "nothing counted in the window"
     if amount == 0:
         return None, n, "no qualified tokens: the cost of one has no upper bound"
-    return _scale(figure, facts) * window_s / amount, n, None
+    return scale_of(figure, facts) * window_s / amount, n, None
 
 
 def _nothing(reason: str, level: float) -> Interval:
@@ -219,7 +219,7 @@ def _nothing(reason: str, level: float) -> Interval:
     )
 
 
-def _p(figure: FigureDef) -> float:
+def quantile_of(figure: FigureDef) -> float:
     if figure.p is None:
         raise ValueError(f"{figure.name}: a quantile without p")
     return figure.p

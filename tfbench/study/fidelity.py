@@ -131,7 +131,6 @@ def prepare(url: str, load: dict[str, Any], folder: Path, *, output_tokens: int 
         target=resolve_target(url, 5.0),
         headers=(),
         observed={},
-        probe_attempt={},
         host=host_facts(),
         bundles=folder,
         use_stamps=stamps_available(),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from tfbench.manifest import Manifest, RunPlan
-from tfbench.stats.quantile import carried_quantiles
+from tfbench.stats.sample_size import carried_quantiles
 
 _SHOWN = (0.5, 0.95, 0.99)
 

@@ -1,9 +1,11 @@
 """Before any load: is the endpoint what the manifest says? What is found goes to `runs.observed`."""
 
+import json
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -11,9 +13,13 @@ import httpx
 import orjson
 
 from tfbench.core.errors import EndpointError
+from tfbench.core.jsonio import dump_text
 from tfbench.core.kinds import Outcome, Phase, Role
+from tfbench.core.redact import Redactor
 from tfbench.load.target import control_url, tls_context, unix_path
+from tfbench.manifest import Manifest, adapter
 from tfbench.protocol import DIALECTS, SseParser, error_message
+from tfbench.study.record import sampling_of
 
 _PROBE_TOKENS = 2
 _MOST_BYTES = 4 << 20
@@ -42,7 +48,7 @@ class Answer:
     content: bytes
 
 
-def _within(total_s: float, ask: Callable[[], T]) -> T:
+def within(total_s: float, ask: Callable[[], T]) -> T:
     """What `ask` gives or raises; TimeoutError when it takes longer. A server that drips bytes can hold any read up."""
     results: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue()
 
@@ -62,7 +68,7 @@ def _within(total_s: float, ask: Callable[[], T]) -> T:
     return cast(T, value)
 
 
-def _post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) -> Answer:
+def post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) -> Answer:
     """Send a request and read its answer up to its end, its end mark, or silence after a beginning."""
     content = b""
     with client.stream("POST", url, content=body, headers=headers) as response:
@@ -163,7 +169,7 @@ def probe_endpoint(
         include_usage=include_usage,
         sampling=sampling,
     )
-    request_id = f"00000000-0000-8000-8000-{time.time_ns() & 0xFFFFFFFFFFFF:012x}"
+    request_id = control_id()
     send = {**headers, "Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"}
     timeout = httpx.Timeout(timeout_s, connect=connect_s)
     socket_path = unix_path(base)
@@ -172,10 +178,10 @@ def probe_endpoint(
         transport = httpx.HTTPTransport(uds=socket_path, verify=tls_context())
         with httpx.Client(timeout=timeout, trust_env=False, transport=transport) as client:
             listed = _listed_models(_get_json(client, control_url(base) + "/models", headers))
-            return listed, time.time_ns(), _post(client, control_url(url), body, send)
+            return listed, time.time_ns(), post(client, control_url(url), body, send)
 
     try:
-        listed, sent_ns, response = _within(total_s, ask)
+        listed, sent_ns, response = within(total_s, ask)
     except httpx.ConnectError as error:
         raise _say(base, f"can't connect ({error})", "is the server running, and is endpoint.url right?") from error
     except (httpx.TimeoutException, TimeoutError) as error:
@@ -192,7 +198,7 @@ def probe_endpoint(
             "it answers with an HTML page, not an OpenAI-style API",
             "check endpoint.url: it is the base that ends in /v1 for most servers",
         )
-    found = _read_answer(response, dialect)
+    found = read_answer(response, dialect)
     if found["error"] is not None:
         raise _say(url, f"a probe was answered with an error ({found['error']})", "try it by hand, then run again")
     answered_as = found["model"]
@@ -211,18 +217,56 @@ def probe_endpoint(
         "id_echo": _echo(response, request_id),
         "streamed": found["streamed"],
     }
-    return Probe(observed, _attempt(request_id, sent_ns, end_ns, response.status_code, found))
+    row = attempt_row(Role.PROBE, 0, request_id, sent_ns, end_ns, response.status_code, found)
+    return Probe(observed, row)
 
 
-def _attempt(request_id: str, sent_ns: int, end_ns: int, status: int, found: dict[str, Any]) -> dict[str, Any]:
-    """The probe's row of the ledger: it was served, so tokens must add up with it, but it was never scheduled."""
+def ask(
+    manifest: Manifest, url: str, headers: Mapping[str, str], redactor: Redactor, *, limit_s: float = math.inf
+) -> Probe:
+    """`probe_endpoint` with a frozen manifest's own request, within `limit_s` seconds.
+
+    Neither findings nor errors hold a secret, which a server may echo.
+    """
+    endpoint = manifest.endpoint
+    waits = endpoint.timeouts
+    try:
+        probe = probe_endpoint(
+            url,
+            headers=dict(headers),
+            model=manifest.model.name,
+            dialect=str(endpoint.dialect),
+            stream=endpoint.stream,
+            include_usage=adapter(endpoint.adapter).include_usage,
+            sampling=sampling_of(manifest),
+            connect_s=min(waits.connect_s, limit_s),
+            timeout_s=min(waits.first_byte_s, limit_s),
+            total_s=min(waits.total_s, limit_s),
+        )
+    except EndpointError as error:
+        raise EndpointError(redactor.text(str(error))) from None
+    return Probe(json.loads(redactor.text(dump_text(probe.observed))), probe.attempt)
+
+
+def control_id() -> str:
+    """A request id that no load request has."""
+    return f"00000000-0000-8000-8000-{time.time_ns() & 0xFFFFFFFFFFFF:012x}"
+
+
+def attempt_row(
+    role: Role, number: int, request_id: str, sent_ns: int, end_ns: int, status: int, found: dict[str, Any]
+) -> dict[str, Any]:
+    """A row of the ledger for the `number`-th request beside a run's load (without run and host).
+
+    It was served, so tokens must add up with it, but it was never scheduled.
+    """
     usage = found["usage"]
     return {
-        "attempt_id": -1,
+        "attempt_id": -1 - number,
         "request_id": request_id,
-        "task_id": "probe",
+        "task_id": f"{role.value}-{number}" if number else role.value,
         "try": None,
-        "role": Role.PROBE.value,
+        "role": role.value,
         "phase": Phase.WARMUP.value,
         "stamp_source": "user",
         "scheduled_ns": sent_ns,
@@ -246,7 +290,8 @@ def _echo(response: Answer, request_id: str) -> str | None:
     return "body" if request_id.encode() in response.content else None
 
 
-def _read_answer(response: Answer, dialect: str) -> dict[str, Any]:
+def read_answer(response: Answer, dialect: str) -> dict[str, Any]:
+    """What an answer holds: error (None where it is well), model, usage, finish_reason, streamed."""
     speak = DIALECTS[dialect]
     if "text/event-stream" in response.headers.get("content-type", "") or response.content.startswith(b"data:"):
         decoder = speak.stream_decoder()

@@ -9,13 +9,14 @@ from tfbench.verdict.validity import Verdict
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What is about to be done; times in seconds, drains left out."""
+    """What is about to be done; times in seconds (of virtual time where it is `simulated`), drains left out."""
 
     study_id: str
     name: str
     runs: tuple[RunPlan, ...]
     run_s: float | None
     notes: tuple[str, ...]
+    simulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Watcher(Protocol):
     def probing(self, url: str) -> None:
         """The endpoint at `url` is being asked what it is."""
 
+    def preparing(self, what: str) -> None:
+        """The system is being restarted, flushed or primed; `what` says so."""
+
     def study_started(self, plan: StudyPlan) -> None:
         """Before the first run."""
 
@@ -53,6 +57,9 @@ class Silent:
 
     def probing(self, url: str) -> None:
         del url
+
+    def preparing(self, what: str) -> None:
+        del what
 
     def study_started(self, plan: StudyPlan) -> None:
         del plan

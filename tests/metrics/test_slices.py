@@ -1,0 +1,70 @@
+"""Samples by run and bucket agree with the figures, and keep what figures can't say: infinities."""
+
+import math
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from tests.ledger.builder import answer, row
+from tests.metrics.conftest import AddRun
+from tfbench.metrics import FIGURES, Bucket, bucket_samples, combined, figures, length_of, run_figures
+
+NAMES = tuple(FIGURES)
+
+
+@pytest.fixture
+def study(add_run: AddRun) -> str:
+    for repeat in range(3):
+        rows = [answer(i, i * 8, ttft=20 + (i * 7 + repeat) % 90) for i in range(100)]
+        rows += [row(100 + i, 900 + i, end=5, stream=False, outcome="timeout") for i in range(4)]
+        add_run(rows, run_id=f"run-{repeat}", repeat=repeat)
+    return "study-1"
+
+
+def test_over_all_attempts_they_are_the_runs_figures(con: duckdb.DuckDBPyConnection, study: str) -> None:
+    runs = [f"run-{i}" for i in range(3)]
+    found = bucket_samples(con, study, runs, NAMES)
+    frame = run_figures(con, study)
+    for told in frame.itertuples():
+        sample = found[None, told.figure][told.run_id]
+        assert sample.n == told.n
+        if told.value is None:
+            assert sample.reason == told.reason and (sample.value is None or math.isinf(sample.value))
+        else:
+            assert sample.value == told.value
+    whole = figures(con, study).set_index("figure")
+    for name in NAMES:
+        interval = combined(FIGURES[name], list(found[None, name].values()))
+        assert (interval.value, interval.lo, interval.hi) == tuple(whole.loc[name, ["value", "lo", "hi"]])
+
+
+def test_a_bucket_has_its_own_attempts_failed_ones_among_them(con: duckdb.DuckDBPyConnection, study: str) -> None:
+    ids = [(f"run-{r}", i) for r in range(3) for i in (*range(0, 100, 2), *range(100, 104))]
+    table = pa.table(
+        {
+            "run_id": [run for run, _ in ids],
+            "attempt_id": [i for _, i in ids],
+            "by": ["class"] * len(ids),
+            "label": ["even"] * len(ids),
+        }
+    )
+    found = bucket_samples(con, study, ["run-0", "run-1"], ["ttft_p50_ms", "e2e_p99_ms", "ok_fraction"], table)
+    bucket = Bucket("class", "even")
+    assert {key for key, _ in found} == {None, bucket}
+    sample = found[bucket, "ok_fraction"]["run-0"]
+    assert (sample.n, sample.value) == (54, pytest.approx(50 / 54))
+    assert found[bucket, "e2e_p99_ms"]["run-1"].value == math.inf
+    assert found[None, "ok_fraction"]["run-0"].n == 104
+    assert set(found[bucket, "ttft_p50_ms"]) == {"run-0", "run-1"}
+
+
+def test_short_runs_are_told_with_what_it_takes(con: duckdb.DuckDBPyConnection, study: str) -> None:
+    found = bucket_samples(con, study, ["run-0", "run-1"], ["ttft_p50_ms", "ttft_p99_ms", "ok_fraction"])
+
+    def length(name: str):  # type: ignore[no-untyped-def]
+        return length_of(FIGURES[name], list(found[None, name].values()))
+
+    assert length("ttft_p50_ms").reason is None and length("ttft_p50_ms").n == 104
+    assert "not settled" in length("ttft_p99_ms").reason and length("ttft_p99_ms").needed >= 1000
+    assert length("ok_fraction") is None

@@ -1,0 +1,57 @@
+"""`tfbench simulate`: a manifest in virtual time, on a profile of the reference engine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tfbench.cli.options import (
+    READ_WAIT_S,
+    JsonOption,
+    SetOption,
+    WarehouseOption,
+    print_json,
+    report_hint,
+    warehouse_path,
+)
+from tfbench.core.exitcodes import ExitCode
+
+
+def simulate(
+    manifest: Annotated[Path, typer.Argument(help="A manifest (TOML) or a frozen one (JSON).")],
+    profile: Annotated[
+        list[str],
+        typer.Option(help="Engine profile: a shipped name or a TOML file; several are compared as arms."),
+    ],
+    warehouse: WarehouseOption = None,
+    sets: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Simulate every load point and repeat of MANIFEST: the reference engine's scheduler in virtual time, no endpoint.
+
+    Same schedule, seeds and ids as `tfbench run`, into the same ledger, marked as simulated everywhere. Exit status: 0
+    done; 4 when every run is INVALID; 2 bad manifest, profile or warehouse; 130 after Ctrl-C, with what finished kept.
+    """
+    from tfbench.manifest import load_manifest
+
+    path = warehouse_path(warehouse)
+    loaded = load_manifest(manifest, sets or ())
+
+    from tfbench.cli.live import LiveWatcher
+    from tfbench.engine.profile import engine_profile
+    from tfbench.report import build_report, json_document, print_summary
+    from tfbench.study.simulate import System, simulate_study
+    from tfbench.warehouse import Warehouse
+
+    systems = [System(Path(name).name.removesuffix(".toml"), engine_profile(name)) for name in profile]
+    with LiveWatcher() as watcher:
+        done = simulate_study(loaded, path, systems, watcher)
+    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+        data = build_report(store, done.study_id)
+    if json:
+        print_json(json_document(data))
+    else:
+        print_summary(data)
+        typer.echo(report_hint(done.study_id, path, warehouse))
+    if done.invalid == done.runs:
+        raise typer.Exit(int(ExitCode.INVALID))

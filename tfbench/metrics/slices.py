@@ -1,0 +1,176 @@
+"""Figures run by run with the facts behind them, over all attempts and over buckets of them: what comparisons take."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from tfbench.metrics.definitions import FIGURES, FigureDef
+from tfbench.metrics.facts import Facts, RunWindow, study_facts
+from tfbench.metrics.figures import (
+    NO_WINDOW,
+    READERS,
+    event_size,
+    quantile_of,
+    ratio_run,
+    scale_of,
+    unpriced_reason,
+)
+from tfbench.metrics.samples import ended
+from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
+from tfbench.stats.interval import Interval
+from tfbench.stats.quantile import is_settled, sample_quantile, unsettled_reason, worth_by_run
+from tfbench.stats.ratio import SETTLED_EVENTS, few_events_reason
+from tfbench.stats.sample_size import planned_attempts
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bucket:
+    """Some of the attempts: those whose `by` (input_tokens, tenant, …) is `label`."""
+
+    by: str
+    label: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.by} {self.label}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One figure of one run. `value` is +inf where it lies among failures, None where unknown, and `reason` says why.
+
+    `data` is what it was made from: a float array, `Clusters`, `Flags` or a `RatioRun` (times `scale`), by the figure's
+    kind; None without a value.
+    """
+
+    value: float | None
+    n: int
+    data: Any
+    scale: float = 1.0
+    reason: str | None = None
+
+
+RunSamples = Mapping[str, Sample]
+"""A figure's samples by run_id."""
+
+
+def bucket_samples(
+    con: duckdb.DuckDBPyConnection,
+    study_id: str,
+    run_ids: Sequence[str],
+    names: Sequence[str],
+    buckets: pa.Table | None = None,
+) -> dict[tuple[Bucket | None, str], RunSamples]:
+    """The figures `names` of some runs of a study: over all attempts (None) and over each bucket.
+
+    `buckets` has one row per attempt and bucket it is in: run_id, attempt_id, by, label. An attempt may be in several;
+    every attempt of the run should be in one of each `by`, failed ones too, or a bucket looks better than it is.
+    """
+    found: dict[tuple[Bucket | None, str], RunSamples] = {}
+    wanted = [FIGURES[name] for name in names]
+    with study_facts(con, study_id, run_ids) as facts:
+        for bucket in _narrowed(facts, buckets):
+            found |= {(bucket, figure.name): samples for figure, samples in _samples(facts, wanted)}
+    return found
+
+
+def combined(figure: FigureDef, samples: Sequence[Sample], level: float = 0.95) -> Interval:
+    """The figure over runs, as `figures` gives it; of samples without data only K is short."""
+    known = [sample for sample in samples if sample.data is not None]
+    data = [sample.data for sample in known]
+    if figure.kind == "fraction":
+        return combine_fraction([one.value for one in data], score=[one.score for one in data], level=level)
+    if figure.kind == "chunk_quantile":
+        return combine_chunk_quantile(data, quantile_of(figure), level=level)
+    if figure.kind == "quantile":
+        return combine_quantile(data, quantile_of(figure), level=level)
+    return combine_ratio(data, scale=known[0].scale if known else 1.0, level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Whether runs are long enough for a figure: observations of the shortest, how many to plan for, and why not."""
+
+    n: int
+    needed: int
+    reason: str | None
+
+
+def length_of(figure: FigureDef, samples: Sequence[Sample]) -> Length | None:
+    """None without data, and for fractions, which have exact bounds at any length."""
+    data = [sample.data for sample in samples if sample.data is not None]
+    if not data or figure.kind == "fraction":
+        return None
+    if figure.kind in {"rate", "cost"}:
+        events = [one.events() for one in data]
+        return Length(min(events), SETTLED_EVENTS, next(iter(few_events_reason(events)), None))
+    gaps = figure.kind == "chunk_quantile"
+    p = quantile_of(figure)
+    values, owners = ([one.values for one in data], [one.owner for one in data]) if gaps else (data, None)
+    worth = worth_by_run(values, owners, p)
+    reason = None if is_settled(worth, p) else unsettled_reason(worth, p)
+    tau = max(len(one) / found.n_eff for one, found in zip(values, worth, strict=True))
+    return Length(min(map(len, values)), planned_attempts(p, max(tau, 1.0)), reason)
+
+
+def _narrowed(facts: Facts, buckets: pa.Table | None) -> Iterator[Bucket | None]:
+    """Each bucket, with `attempt_facts` narrowed to it meanwhile: every definition then serves as it stands."""
+    yield None
+    if buckets is None or not len(buckets):
+        return
+    facts.con.register("buckets", buckets)
+    facts.con.execute("ALTER TABLE attempt_facts RENAME TO all_facts")
+    for by, label in facts.con.execute('SELECT DISTINCT "by", label FROM buckets ORDER BY ALL').fetchall():
+        facts.con.execute(
+            "CREATE OR REPLACE TEMP TABLE attempt_facts AS FROM all_facts SEMI JOIN"
+            ' (FROM buckets WHERE "by" = ? AND label = ?) USING (run_id, attempt_id) ORDER BY seq',
+            [by, label],
+        )
+        yield Bucket(by, label)
+
+
+def _samples(facts: Facts, wanted: Sequence[FigureDef]) -> Iterator[tuple[FigureDef, RunSamples]]:
+    queries = {figure.sql: READERS[figure.kind] for figure in wanted}
+    queries |= {figure.size_sql: ended for figure in wanted if figure.size_sql is not None}
+    drawn = {sql: reader(facts, sql) for sql, reader in queries.items()}
+    for figure in wanted:
+        size = event_size(figure, drawn, facts.runs) if figure.kind in {"rate", "cost"} and facts.runs else 1.0
+        yield (
+            figure,
+            {run.run_id: _sample(figure, facts, drawn[figure.sql][run.index], run, size) for run in facts.runs},
+        )
+
+
+def _sample(figure: FigureDef, facts: Facts, data: Any, run: RunWindow, size: float | None) -> Sample:
+    if figure.kind in {"rate", "cost"}:
+        return _ratio_sample(figure, facts, data, run, size)
+    values = data.value if figure.kind == "fraction" else data.values if figure.kind == "chunk_quantile" else data
+    n = int(values.size)
+    if not n:
+        return Sample(None, 0, None, reason=figure.empty)
+    if figure.kind == "fraction":
+        return Sample(float(values.mean()), n, data)
+    value = sample_quantile(values, quantile_of(figure))
+    lost = int(np.count_nonzero(np.isinf(values)))
+    reason = f"{lost} of {n} never came: the quantile lies among them" if math.isinf(value) else None
+    return Sample(value, n, data, reason=reason)
+
+
+def _ratio_sample(figure: FigureDef, facts: Facts, events: Any, run: RunWindow, size: float | None) -> Sample:
+    n = int(events.value.size)
+    unpriced = unpriced_reason(figure, facts)
+    if unpriced is not None:
+        return Sample(None, n, None, reason=unpriced)
+    if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
+        return Sample(None, n, None, reason=NO_WINDOW)
+    if events.unknown:
+        return Sample(None, n, None, reason=f"tokens unknown for {events.unknown} of {events.unknown + n} attempts")
+    ratio, scale = ratio_run(figure, run.start_ns, run.end_ns, events, size), scale_of(figure, facts)
+    value = scale * ratio.ratio()
+    reason = "no qualified tokens: the cost of one has no upper bound" if math.isinf(value) else None
+    return Sample(value, n, ratio, scale, reason)
