@@ -224,6 +224,46 @@ def at_zero() -> ReportData:
     return sample.data()
 
 
+def searched() -> ReportData:
+    """A capacity search: loads with unlike numbers of runs, and its answer at the last run."""
+    sample = Sample()
+    for load, runs, good in ((2.0, 1, 0.999), (4.0, 4, 0.994), (5.6, 8, 0.99), (8.0, 4, 0.7)):
+        sample.add_runs(load, runs)
+        for stem in STEMS:
+            sample.add_latency(load, stem, MEDIANS.get(stem, 1.0) * (1 + load / 8), k=runs)
+        sample.add_work(load, load, good)
+        sample.add_outcomes(load, runs, {"ok": 100})
+        sample.add_cdfs(load, MEDIANS, runs)
+    row = {"runs": 4, "unfit": 0, "unstable": 0, "counted": 900, "level": 0.98, "leans": True, "reason": None}
+    evidence = [
+        row
+        | {"load": 2.0, "value": 1.0, "lo": 0.991, "hi": None, "met": True, "reason": "all of 900: a lower bound only"},
+        row | {"load": 4.0, "value": 0.994, "lo": 0.9902, "hi": 0.997, "met": True, "unfit": 2},
+        row | {"load": 5.6, "value": 0.99, "lo": 0.98, "hi": 0.995, "met": None},
+        row | {"load": 8.0, "value": None, "lo": None, "hi": None, "met": False, "reason": HOSTILE[0]},
+    ]
+    answer = {
+        "lo": 4.0,
+        "hi": 8.0,
+        "confidence": 0.9,
+        "status": "wide",
+        "limit": "server",
+        "reason": HOSTILE[1],
+        "runs": 17,
+    }
+    target = {"figure": "good_fraction", "value": 0.99, "words": "good_fraction ≥ 0.99"}
+    sample.verdicts.append(
+        {
+            "run_id": sample.runs[-1]["run_id"],
+            "ruleset": "tfbench/1",
+            "kind": "capacity",
+            "verdict": "wide",
+            "reasons": json.dumps({"target": target, "unit": "requests/s", **answer, "evidence": evidence}),
+        }
+    )
+    return sample.data()
+
+
 def empty() -> ReportData:
     """A study whose first run never came to an end."""
     return Sample().data()
@@ -246,6 +286,7 @@ SAMPLES: dict[str, Callable[[], ReportData]] = {
     "arms": arms,
     "closed": closed,
     "at_zero": at_zero,
+    "searched": searched,
     "empty": empty,
     "bare": bare,
 }

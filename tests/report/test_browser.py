@@ -24,7 +24,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("name", "flag", "scheme"), [("healthy", LIGHT, "light"), ("troubled", DARK, "dark")])
+@pytest.mark.parametrize(
+    ("name", "flag", "scheme"), [("healthy", LIGHT, "light"), ("troubled", DARK, "dark"), ("searched", LIGHT, "light")]
+)
 def test_opens_without_a_word_on_the_console_and_draws_every_figure(
     name: str, flag: str, scheme: str, tmp_path: Path
 ) -> None:

@@ -7,11 +7,13 @@ import pandas as pd
 
 from tfbench.core.errors import UsageError
 from tfbench.metrics import FIGURES, counts, figures, outcomes, run_figures
+from tfbench.metrics.cache import CACHED_SHARE
 from tfbench.report.cdf import study_cdfs
 from tfbench.report.judged import apply_verdicts, chosen_runs
 from tfbench.report.model import Cdf, Definition, ReportData
 from tfbench.report.records import (
     Record,
+    capacity_of,
     counts_of,
     definition_of,
     errors_of,
@@ -53,7 +55,7 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
     studies = rows("SELECT * FROM studies WHERE study_id = ?")
     if not studies:
         raise UsageError(f'no study "{study_id}" in {warehouse.path}; see `tfbench sql "select study_id from studies"`')
-    runs = rows("SELECT * FROM runs WHERE study_id = ?")
+    runs = rows(f"SELECT *, {CACHED_SHARE} AS cached_share FROM runs r WHERE study_id = ?")
     verdicts = rows(_VERDICTS)
     chosen = [run.run_id for run in chosen_runs(runs_of(runs, verdicts))]
     kept = set(chosen)
@@ -96,6 +98,7 @@ def assemble(
     definitions: Sequence[Definition] = (),
 ) -> ReportData:
     """A report's data from rows as the warehouse and the metrics frames give them (`frame.to_dict("records")`)."""
+    verdicts = list(verdicts)
     held = runs_of(runs, verdicts)
     return ReportData(
         study=study_of(study),
@@ -107,4 +110,5 @@ def assemble(
         cdfs=tuple(cdfs),
         counts=counts_of(counts),
         definitions=tuple(definitions),
+        capacity=capacity_of(verdicts),
     )

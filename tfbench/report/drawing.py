@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfbench.report.escape import label
@@ -76,6 +76,26 @@ def y_scale(figures: Sequence[Figure], extra: Sequence[float] = ()) -> Scale:
     if positive and top / min(positive) > LOG_SPAN and min(values) > 0:
         return Scale(max(min(positive) / 1.6, top / LOG_MOST), top * 1.8, True)
     return Scale(0.0, top * 1.14, False)
+
+
+def marked_simulated(drawing: Drawing) -> Drawing:
+    """`drawing` with SIMULATED across its plot, where it stays when the plot is saved as an image, and in its words."""
+    if drawing.spec is None:
+        return drawing
+    mark: Spec = {
+        "text": "SIMULATED",
+        "showarrow": False,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": 0.5,
+        "textangle": -14,
+        "opacity": 0.16,
+        "font": {"size": 40, "color": "@muted"},
+    }
+    layout = drawing.spec["layout"]
+    spec = drawing.spec | {"layout": layout | {"annotations": [mark, *layout["annotations"]]}}
+    return replace(drawing, caption=f"Simulated. {drawing.caption}", spec=spec)
 
 
 def load_axis(data: ReportData) -> tuple[dict[LoadPoint, float], Spec]:

@@ -13,6 +13,8 @@ from markupsafe import Markup
 from tfbench.core.errors import StorageError
 from tfbench.core.jsonio import dump_text
 from tfbench.core.resources import data_dir
+from tfbench.report.conditions import conditions
+from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows
 from tfbench.report.escape import csp_hash, harmless, plain, script_json
 from tfbench.report.fmt import NOTHING, number, shown, unit_words
 from tfbench.report.model import Definition, Figure, ReportData
@@ -64,9 +66,13 @@ def html_report(data: ReportData) -> str:
         columns=columns(data),
         states={load: state(data, load) for load in data.loads},
         headline=headline(data),
+        capacity=capacity_lines(data.capacity) if data.capacity is not None else [],
+        evidence_heads=EVIDENCE_HEADS,
+        evidence=evidence_rows(data.capacity) if data.capacity is not None else [],
         best=best(data),
         slo=slo_words(data),
         notes=standing_notes(data),
+        conditions=conditions(data),
         marks=marks_notes(data),
         methods=method_notes(data),
         unfit=unfit_notes(data),

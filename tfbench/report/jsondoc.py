@@ -5,7 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from tfbench.core.jsonio import finite
-from tfbench.report.model import LoadPoint, ReportData, Run
+from tfbench.report.conditions import conditions
+from tfbench.report.curves import operating_points
+from tfbench.report.model import Figure, LoadPoint, ReportData, Run
 from tfbench.report.overview import headline, standing_notes
 
 SCHEMA = "tfbench.report/1"
@@ -18,6 +20,7 @@ def json_document(data: ReportData) -> dict[str, Any]:
     unknown or open, and its `reason` says why.
     """
     study = data.study
+    origins = {run.run_id: run.origin for run in data.runs}
     document = {
         "schema": SCHEMA,
         "study": {
@@ -35,6 +38,7 @@ def json_document(data: ReportData) -> dict[str, Any]:
         },
         "summary": headline(data),
         "notes": standing_notes(data),
+        "conditions": conditions(data),
         "manifest": dict(study.manifest),
         "runs": [_run(run) for run in data.runs],
         "figures": [
@@ -53,9 +57,26 @@ def json_document(data: ReportData) -> dict[str, Any]:
                 "k": f.k,
                 "settled": f.settled,
                 "reason": f.reason,
+                "origin": data.origin(f.load),
             }
             for f in data.figures
         ],
+        "operating_curve": [
+            _load(point.load)
+            | {
+                name: _interval(getattr(point, part))
+                for name, part in (
+                    ("output_tokens_per_s", "system"),
+                    ("output_tokens_per_s_per_user", "user"),
+                    ("ttft_p95_ms", "ttft"),
+                    ("goodput_requests_per_s", "goodput"),
+                    ("cost_per_million_qualified_tokens", "cost"),
+                )
+            }
+            | {"dominated_by": None if point.dominated_by is None else point.dominated_by.label}
+            for point in operating_points(data)
+        ],
+        "capacity": None if data.capacity is None else asdict(data.capacity),
         "run_figures": [
             _load(f.load)
             | {
@@ -66,6 +87,7 @@ def json_document(data: ReportData) -> dict[str, Any]:
                 "value": f.value,
                 "n": f.n,
                 "reason": f.reason,
+                "origin": origins.get(f.run_id),
             }
             for f in data.run_figures
         ],
@@ -107,6 +129,10 @@ def _load(load: LoadPoint) -> dict[str, Any]:
     return {"load_value": load.value if math.isfinite(load.value) else None, "load": load.number, "arm": load.arm}
 
 
+def _interval(figure: Figure) -> dict[str, Any]:
+    return {"value": figure.value, "lo": figure.lo, "hi": figure.hi, "settled": figure.settled, "reason": figure.reason}
+
+
 def _run(run: Run) -> dict[str, Any]:
     return _load(run.load) | {
         "run_id": run.run_id,
@@ -118,6 +144,8 @@ def _run(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "schedule_sha256": run.schedule_sha256,
         "cache_state": run.cache_state,
+        "cached_share": run.cached_share,
+        "restart": run.restart,
         "window_s": run.window_s,
         "validity": {"verdict": run.validity, "reasons": list(run.validity_reasons)},
         "stability": {"verdict": run.stability, "reasons": list(run.stability_reasons)},

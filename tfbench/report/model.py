@@ -88,7 +88,11 @@ class Signal:
 
 @dataclass(frozen=True)
 class Run:
-    """One run with its judgements; verdict None = not judged."""
+    """One run with its judgements; verdict None = not judged.
+
+    `restart`: how often the study had restarted the system by then, None where it never does; `cached_share`: the part
+    of the prompts' tokens that came from a prefix cache.
+    """
 
     run_id: str
     load: LoadPoint
@@ -100,6 +104,8 @@ class Run:
     seed: int | None
     schedule_sha256: str | None
     cache_state: str | None
+    cached_share: float | None
+    restart: int | None
     window_s: float | None
     validity: str | None
     validity_reasons: tuple[str, ...]
@@ -214,6 +220,41 @@ class Study:
 
 
 @dataclass(frozen=True)
+class ProbedLoad:
+    """One load of a capacity search: its fit runs (unstable ones among them), INVALID ones, what they say.
+
+    value, lo, hi: the share of good requests, or ms; met: whether the target was decided met; None = undecided.
+    """
+
+    load: float
+    runs: int
+    unfit: int
+    unstable: int
+    counted: int
+    value: float | None
+    lo: float | None
+    hi: float | None
+    met: bool | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class CapacityFound:
+    """The answer of a capacity search: the limit lies in [lo, hi] at `confidence`; an end of None is open."""
+
+    target: str
+    unit: str
+    lo: float | None
+    hi: float | None
+    confidence: float | None
+    status: str
+    limit: str | None
+    reason: str | None
+    runs: int
+    probed: tuple[ProbedLoad, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All a report needs, gathered once; every renderer is a pure function of it."""
 
@@ -226,6 +267,7 @@ class ReportData:
     cdfs: tuple[Cdf, ...]
     counts: tuple[Counts, ...]
     definitions: tuple[Definition, ...]
+    capacity: CapacityFound | None = None
     _index: dict[tuple[LoadPoint, str], Figure] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -241,6 +283,10 @@ class ReportData:
     def simulated(self) -> bool:
         """Any run was simulated, not measured."""
         return any(run.origin == "simulated" for run in self.runs)
+
+    def origin(self, load: LoadPoint) -> str | None:
+        """Whence the figures of a load point come: measured, simulated or imported:<tool>; None without a run."""
+        return ", ".join(sorted({run.origin for run in self.runs_at(load)})) or None
 
     @property
     def mode(self) -> str:

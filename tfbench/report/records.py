@@ -7,12 +7,14 @@ from typing import Any
 
 from tfbench.core.jsonio import dump_text
 from tfbench.report.model import (
+    CapacityFound,
     Counts,
     Definition,
     ErrorCount,
     Figure,
     LoadPoint,
     OutcomeCount,
+    ProbedLoad,
     Run,
     RunFigure,
     Signal,
@@ -141,6 +143,8 @@ def runs_of(runs: Iterable[Record], verdicts: Iterable[Record]) -> tuple[Run, ..
                 seed=opt_int(row.get("seed")),
                 schedule_sha256=opt_str(row.get("schedule_sha256")),
                 cache_state=opt_str(row.get("cache_state")),
+                cached_share=opt_float(row.get("cached_share")),
+                restart=opt_int(row.get("restart")),
                 window_s=None if start is None or end is None else (end - start) / 1e9,
                 validity=validity,
                 validity_reasons=validity_reasons,
@@ -237,3 +241,38 @@ def definition_of(
 ) -> Definition:
     """A definition with its aliases in order of tool."""
     return Definition(name, unit, direction, words, source, tuple(sorted((str(k), str(v)) for k, v in aliases.items())))
+
+
+def capacity_of(verdicts: Iterable[Record]) -> CapacityFound | None:
+    """The answer of a study's capacity search, kept as a verdict at its last run; None where there was no search."""
+    found = [parsed(row.get("reasons")) for row in verdicts if row["kind"] == "capacity"]
+    if not found or not isinstance(found[-1], Mapping):
+        return None
+    answer = found[-1]
+    probed = [
+        ProbedLoad(
+            load=float(row["load"]),
+            runs=int(row["runs"]),
+            unfit=int(row["unfit"]),
+            unstable=int(row["unstable"]),
+            counted=int(row["counted"]),
+            value=opt_float(row["value"]),
+            lo=opt_float(row["lo"]),
+            hi=opt_float(row["hi"]),
+            met=row["met"],
+            reason=opt_str(row["reason"]),
+        )
+        for row in answer["evidence"]
+    ]
+    return CapacityFound(
+        target=str(answer["target"]["words"]),
+        unit=str(answer["unit"]),
+        lo=opt_float(answer["lo"]),
+        hi=opt_float(answer["hi"]),
+        confidence=opt_float(answer["confidence"]),
+        status=str(answer["status"]),
+        limit=opt_str(answer["limit"]),
+        reason=opt_str(answer["reason"]),
+        runs=int(answer["runs"]),
+        probed=tuple(probed),
+    )

@@ -1,9 +1,10 @@
 """Which drawings a report has, in which order, and what it says about each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tfbench.report.drawing import Drawing, Scale
+from tfbench.report.curves import curve_drawings, with_capacity
+from tfbench.report.drawing import Drawing, Scale, marked_simulated
 from tfbench.report.escape import plain
 from tfbench.report.judged import chosen_runs
 from tfbench.report.load_drawings import Series, against_load, quantiles
@@ -47,20 +48,35 @@ def slo_words(data: ReportData) -> str:
 
 def sections(data: ReportData) -> tuple[Section, ...]:
     """Every drawing of the page."""
+    parts = _sections(data)
+    if not data.simulated:
+        return parts
+    return tuple(replace(part, drawings=tuple(map(marked_simulated, part.drawings))) for part in parts)
+
+
+def _sections(data: ReportData) -> tuple[Section, ...]:
+    curves = curve_drawings(data)
+    operating = Section(
+        "operating",
+        "Operating curve",
+        "What the system can be asked for, and what it then costs each user. Boxes and bands are intervals.",
+        curves,
+    )
     return (
+        *((operating,) if curves or data.capacity is not None else ()),
         Section(
             "latency",
             "Latency against load",
             "Response latency runs from the scheduled time, so waits the client or the server caused are in it. "
             "Quantiles run over all counted attempts: a failed one counts as infinite.",
-            _latency(data),
+            tuple(with_capacity(data, one) for one in _latency(data)),
         ),
         Section(
             "work",
             "Goodput and cost against load",
             f"An attempt is good when it ended ok, met every SLO term ({slo_words(data)}) and passed the quality judge"
             + ("." if data.study.judged else " (none was named: quality not judged)."),
-            _work(data),
+            tuple(with_capacity(data, one) for one in _work(data)),
         ),
         Section(
             "distributions",

@@ -9,6 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tfbench.report.conditions import conditions
+from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows, operating_points
 from tfbench.report.escape import plain
 from tfbench.report.fmt import shown
 from tfbench.report.model import LoadPoint, ReportData
@@ -40,8 +42,12 @@ def summary(data: ReportData, width: int) -> RenderableType:
     lines: list[RenderableType] = [head, Text(f"SLO: {slo_words(data)}. {headline(data)}.", style="dim")]
     if data.simulated:
         lines.append(Text("SIMULATED", style="bold magenta"))
+    if told := conditions(data):
+        lines.append(_note("; ".join(told) + ".", "dim"))
     for table in _tables(data, width):
         lines += [Text(""), table]
+    lines += _curve(data)
+    lines += _capacity(data)
     lines += [Text(""), *_notes(data)]
     return Group(*lines)
 
@@ -70,7 +76,7 @@ def _table(data: ReportData, wanted: Sequence[Column], comma: str, stacked: bool
     for column in wanted:
         head = Text(f"{column.head}\n{plain(column.unit, 10)}", justify="right")
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column(Text("state\n"), no_wrap=True)
+    table.add_column(Text("state\nSIMULATED" if data.simulated else "state\n"), no_wrap=True)
     for load in data.loads:
         cells = [_cell(data, load, column, comma, stacked) for column in wanted]
         table.add_row(Text(plain(load.label, 16)), *cells, _state(state(data, load)))
@@ -104,6 +110,39 @@ def _notes(data: ReportData) -> list[RenderableType]:
     if standing:
         out.append(_note("; ".join(standing) + ".", "bold"))
     return out
+
+
+def _curve(data: ReportData) -> list[RenderableType]:
+    """The operating curve as a table: what the system gives in all, and each user of it."""
+    points = [one for one in operating_points(data) if one.system.value is not None and one.user.value is not None]
+    if len(points) < 2:
+        return []
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column(Text("curve\nload"), no_wrap=True)
+    table.add_column(Text("system\noutput tokens/s", justify="right"), justify="right", no_wrap=True)
+    table.add_column(Text("per user\noutput tokens/s", justify="right"), justify="right", no_wrap=True)
+    table.add_column(Text("\n"), no_wrap=True)
+    for one in points:
+        beaten = "" if one.dominated_by is None else f"dominated by {plain(one.dominated_by.label, 16)}"
+        cells = [Text(shown(figure).line) for figure in (one.system, one.user)]
+        table.add_row(Text(plain(one.load.label, 16)), *cells, Text(beaten, style="dim"))
+    return [Text(""), table]
+
+
+def _capacity(data: ReportData) -> list[RenderableType]:
+    """The answer of a capacity search and its evidence."""
+    if data.capacity is None:
+        return []
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for head in EVIDENCE_HEADS:
+        table.add_column(Text(head), justify="left" if head in ("target", "note") else "right", overflow="fold")
+    colours = {"met": "green", "not met": "red"}
+    for *cells, decision, note in evidence_rows(data.capacity):
+        table.add_row(
+            *map(Text, cells), Text(decision, style=colours.get(decision, "yellow")), Text(plain(note), "dim")
+        )
+    first, *more = capacity_lines(data.capacity)
+    return [Text(""), Text(plain(first), style="bold"), *(_note(line, "yellow") for line in more), Text(""), table]
 
 
 def _note(line: str, style: str) -> Text:

@@ -1,0 +1,139 @@
+"""Single-server queues whose truth is exact: where intervals can be held against it. Mean service time 1."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Service times: with probability weights[i] exponential with rates[i]; their mean is 1."""
+
+    name: str
+    weights: tuple[float, ...]
+    rates: tuple[float, ...]
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+        times = rng.exponential(1.0, shape)
+        if len(self.rates) == 1:
+            return times / self.rates[0]
+        return times / np.where(rng.random(shape) < self.weights[0], *self.rates)
+
+
+def _hyperexponential(scv: float) -> Service:
+    """Two rates with balanced means; `scv` is variance over squared mean."""
+    often = 0.5 * (1.0 + math.sqrt((scv - 1.0) / (scv + 1.0)))
+    return Service("M/H2/1", (often, 1.0 - often), (2.0 * often, 2.0 * (1.0 - often)))
+
+
+EXPONENTIAL = Service("M/M/1", (1.0,), (1.0,))
+# Twice the variance of exponential service, and a longer tail.
+HEAVY = _hyperexponential(2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Runs of one queue in steady state, float64 [runs, n] each: `gaps` are the times before the arrivals."""
+
+    gaps: FloatArray
+    arrive: FloatArray
+    service: FloatArray
+    response: FloatArray
+
+
+@cache
+def waiting_tail(service: Service, load: float) -> tuple[tuple[float, float], ...]:
+    """(c, t) of P(wait > x) = sum of c exp(-t x): the Pollaczek-Khinchine transform, inverted at its poles."""
+    from scipy.optimize import brentq
+
+    def denominator(t: float) -> float:
+        return 1.0 - load * sum(w / (r - t) for w, r in zip(service.weights, service.rates, strict=True))
+
+    terms, below = [], 0.0
+    for rate in sorted(service.rates):
+        edge = (rate - below) * 1e-12
+        t = float(brentq(denominator, below + (edge if below else 0.0), rate - edge, xtol=1e-15))
+        slope = load * sum(w / (r - t) ** 2 for w, r in zip(service.weights, service.rates, strict=True))
+        terms.append(((1.0 - load) / (slope * t), t))
+        below = rate
+    return tuple(terms)
+
+
+def response_tail(x: float, load: float, service: Service = EXPONENTIAL) -> float:
+    """P(response time > x)."""
+    phases = list(zip(service.weights, service.rates, strict=True))
+    return sum(
+        w * math.exp(-r * x)
+        + sum(c * w * r * (math.exp(-t * x) - math.exp(-r * x)) / (r - t) for c, t in waiting_tail(service, load))
+        for w, r in phases
+    )
+
+
+@cache
+def limit(share: float, load: float, service: Service = EXPONENTIAL) -> float:
+    """The response time that `share` of the attempts stay within."""
+    from scipy.optimize import brentq
+
+    if len(service.rates) == 1:
+        return -math.log1p(-share) / (1.0 - load)
+    return float(brentq(lambda x: response_tail(x, load, service) - (1.0 - share), 0.0, 1e4, xtol=1e-12))
+
+
+def steady_waits(rng: np.random.Generator, count: int, load: float, service: Service = EXPONENTIAL) -> FloatArray:
+    """What `count` arrivals find in steady state, float64 [count]."""
+    terms = waiting_tail(service, load)
+    shares = [c for c, _ in terms]
+    which = rng.choice(len(terms) + 1, count, p=[*shares, 1.0 - sum(shares)])
+    rates = np.array([*(t for _, t in terms), math.inf])
+    return rng.exponential(1.0, count) / rates[which]
+
+
+def responses(gaps: FloatArray, service: FloatArray, first_wait: FloatArray) -> FloatArray:
+    """Lindley's recursion for all runs at once: response times [runs, n]; `gaps[:, i]` is the time before arrival i."""
+    steps = np.empty_like(gaps)
+    steps[:, 0] = first_wait
+    np.subtract(service[:, :-1], gaps[:, 1:], out=steps[:, 1:])
+    walk = np.cumsum(steps, axis=1)
+    waits = walk - np.minimum(0.0, np.minimum.accumulate(walk, axis=1))
+    return waits + service
+
+
+def traffic(rng: np.random.Generator, runs: int, n: int, load: float, service: Service = EXPONENTIAL) -> Traffic:
+    """`runs` runs of n attempts, each from its steady state on."""
+    gaps = rng.exponential(1.0 / load, (runs, n))
+    times = service.draw(rng, (runs, n))
+    response = responses(gaps, times, steady_waits(rng, runs, load, service))
+    return Traffic(gaps, np.cumsum(gaps, axis=1), times, response)
+
+
+def queue(
+    rng: np.random.Generator, runs: int, n: int, load: float, service: Service = EXPONENTIAL
+) -> tuple[FloatArray, FloatArray]:
+    """Arrival times and response times, float64 [runs, n]."""
+    drawn = traffic(rng, runs, n, load, service)
+    return drawn.arrive, drawn.response
+
+
+def product_tail_quantile(p: float, load: float, service: Service = EXPONENTIAL) -> float:
+    """The p-quantile of response time x an independent unit exponential: P(R E > y) = E[exp(-y / R)].
+
+    The density of R is a sum of a exp(-b x) terms, each giving 2 a sqrt(y / b) K1(2 sqrt(b y)).
+    """
+    from scipy.optimize import brentq
+    from scipy.special import k1
+
+    terms: list[tuple[float, float]] = []
+    for w, r in zip(service.weights, service.rates, strict=True):
+        terms.append((w * r, r))
+        for c, t in waiting_tail(service, load):
+            terms += [(c * w * r * t / (r - t), t), (-c * w * r * r / (r - t), r)]
+
+    def tail(y: float) -> float:
+        return sum(2.0 * a * math.sqrt(y / b) * float(k1(2.0 * math.sqrt(b * y))) for a, b in terms)
+
+    return float(brentq(lambda y: tail(y) - (1.0 - p), 1e-9, 1e4, xtol=1e-12))

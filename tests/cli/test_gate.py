@@ -1,0 +1,338 @@
+"""`compare` and `gate` over studies made by hand: verdicts, exit codes, refusals, files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.ledger.builder import MANIFEST, row
+from tests.verdict.ledgers import add_study, answers, failures, latencies
+from tests.verdict.schema import check
+from tfbench.cli.app import app
+from tfbench.core.errors import TfbenchError
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICY = """
+[[metric]]
+name = "ttft_p50_ms"
+margin = { relative = 0.05 }
+[[metric]]
+name = "good_fraction"
+margin = { absolute = 0.05 }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gate")
+    warehouse = folder / "w.duckdb"
+
+    def add(name: str, rows: Any, **facts: Any) -> None:
+        add_study(warehouse, name, rows, **facts)
+
+    add("base", lambda r: answers(latencies(r)))
+    add("same", lambda r: answers(latencies(r, arm=1)))
+    add("slow", lambda r: answers(latencies(r, arm=2, scale=1.3)))
+    add("noisy", lambda r: answers(latencies(r, arm=3, scale=1.0 + 0.1 * (r - 2))))
+    add("failing", lambda r: [*answers(latencies(r)[:75]), *failures_from(75)])
+    add("dead", lambda r: failures(100))
+    add("invalid", lambda r: answers(latencies(r, arm=1)), invalid=[2])
+    add("growing", lambda r: answers(latencies(r, arm=1)), unstable=range(5))
+    add("wobbly", lambda r: answers(latencies(r, arm=1)), unstable=[0])
+    add("few", lambda r: answers(latencies(r, arm=1)), repeats=3)
+    add("empty", lambda r: [])
+    add("bare", lambda r: [row(i, i * 6, end=5.0, stream=False) for i in range(150)])
+    add("warm", lambda r: answers(latencies(r, arm=1), cached_tokens=8))
+    add("cold", lambda r: answers(latencies(r), cached_tokens=0))
+    other = MANIFEST | {"load": {"rates": [5]}, "slo": {"ttft_ms": 200}}
+    add("other", lambda r: answers(latencies(r, arm=1)), manifest=other, workload_id="w2")
+    add("tail", lambda r: answers(tail(latencies(r, arm=1))))
+    classes = ["chat" if i % 5 else "code" for i in range(150)]
+    add("mix", lambda r: answers(latencies(r), **{"class": classes}))
+    add("code", lambda r: answers(worse_in_code(latencies(r, arm=1)), **{"class": classes}))
+    (folder / "policy.toml").write_text(POLICY)
+    return folder
+
+
+def failures_from(first: int) -> list[Any]:
+    return [one for one in failures(150) if one.attempt["attempt_id"] >= first]
+
+
+def tail(values: Any) -> list[float]:
+    """A better median, a worse tail."""
+    order = sorted(values)[int(0.9 * len(values))]
+    return [float(v * 2.0 if v >= order else v * 0.9) for v in values]
+
+
+def worse_in_code(values: Any) -> list[float]:
+    return [float(v * (0.9 if i % 5 else 1.5)) for i, v in enumerate(values)]
+
+
+def tfbench(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """Exit code and output; an error's line for what main() would tell."""
+    done = CliRunner().invoke(app, [*arguments, "--warehouse", str(folder / "w.duckdb")], env=env)
+    if isinstance(done.exception, TfbenchError):
+        return int(done.exception.exit_code), str(done.exception)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout
+
+
+def gate(folder: Path, base: str, candidate: str, *more: str) -> tuple[int, dict[str, Any]]:
+    code, out = tfbench(folder, "gate", base, candidate, "--policy", str(folder / "policy.toml"), "--json", *more)
+    document: dict[str, Any] = json.loads(out)
+    check(document, json.loads((ROOT / "docs" / "verdict.schema.json").read_text()))
+    assert code == document["exit_code"]
+    return code, document
+
+
+def compare(folder: Path, base: str, candidate: str, *more: str) -> dict[str, Any]:
+    code, out = tfbench(folder, "compare", base, candidate, "--json", *more)
+    assert code == 0, out
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "verdict", "code"),
+    [
+        ("base", "same", "PASS", 0),
+        ("base", "slow", "FAIL", 1),
+        ("slow", "base", "PASS", 0),
+        ("base", "noisy", "INCONCLUSIVE", 3),
+        ("base", "failing", "FAIL", 1),
+        ("base", "dead", "FAIL", 1),
+        ("base", "invalid", "INVALID", 4),
+        ("invalid", "slow", "INVALID", 4),
+        ("base", "growing", "FAIL", 1),
+        ("growing", "growing", "INCONCLUSIVE", 3),
+        ("base", "wobbly", "PASS", 0),
+        ("base", "few", "INVALID", 4),
+        ("base", "empty", "INVALID", 4),
+        ("empty", "empty", "INVALID", 4),
+        ("dead", "dead", "INVALID", 4),
+        ("dead", "base", "INVALID", 4),
+    ],
+)
+def test_verdicts(folder: Path, base: str, candidate: str, verdict: str, code: int) -> None:
+    found, told = gate(folder, base, candidate)
+    assert (told["verdict"], found) == (verdict, code), told["reasons"]
+    assert bool(told["reasons"]) == (verdict != "PASS")
+
+
+def test_a_failed_row_comes_first_with_bound_limit_and_both_manifests(folder: Path) -> None:
+    _, told = gate(folder, "base", "slow")
+    first = told["rows"][0]
+    assert (first["figure"], first["verdict"], first["scale"]) == ("ttft_p50_ms", "FAIL", "ratio")
+    assert first["lo"] > first["limit"] == pytest.approx(1.05) and 1.2 < first["effect"] < 1.4
+    assert first["p_worse"] <= first["p_worse_adjusted"] <= 0.05
+    assert told["base"]["manifest"]["name"] == "base" and told["candidate"]["manifest"]["slo"] == {"ttft_ms": 100}
+    assert "ttft_p50_ms at load 5: +" in told["reasons"][0]
+
+
+def test_an_undecided_gate_says_how_many_more_and_can_be_taken_either_way(folder: Path) -> None:
+    code, told = gate(folder, "base", "noisy")
+    assert code == 3 and told["further_repeats"] is not None and told["further_repeats"] > 1
+    assert gate(folder, "base", "noisy", "--inconclusive", "fail")[0] == 1
+    code, told = gate(folder, "base", "noisy", "--inconclusive", "pass")
+    assert (code, told["verdict"]) == (0, "INCONCLUSIVE")
+
+
+def test_no_data_is_never_waved_through(folder: Path, tmp_path: Path) -> None:
+    assert gate(folder, "dead", "dead", "--inconclusive", "pass")[0] == 4
+    path = tmp_path / "itl.toml"
+    path.write_text('[[metric]]\nname = "tpot_after_first_p50_ms"\nmargin = { relative = 0.1 }\n')
+    waved = ["--policy", str(path), "--inconclusive", "pass"]
+    assert tfbench(folder, "gate", "bare", "bare", *waved)[0] == 3
+
+
+def test_a_critical_row_is_never_waved_through(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "critical.toml"
+    path.write_text(POLICY.replace("relative = 0.05 }", "relative = 0.05 }\ncritical = true"))
+    code, _ = tfbench(folder, "gate", "base", "noisy", "--policy", str(path), "--inconclusive", "pass")
+    assert code == 3
+
+
+def test_the_failure_guard_watches_whatever_the_policy_lists(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "median.toml"
+    path.write_text('[[metric]]\nname = "ttft_ok_p50_ms"\nmargin = { relative = 0.9 }\n')
+    code, out = tfbench(folder, "gate", "base", "failing", "--policy", str(path), "--json")
+    rows = json.loads(out)["rows"]
+    assert code == 1 and rows[0]["figure"] == "ok_fraction" and rows[0]["guard"]
+
+
+def test_quantiles_that_runs_are_too_short_for_dont_pass(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p99.toml"
+    path.write_text(POLICY.replace("ttft_p50_ms", "ttft_p99_ms").replace("0.05 }\n[", "0.5 }\n["))
+    code, out = tfbench(folder, "gate", "base", "same", "--policy", str(path), "--json")
+    assert code == 3 and "not settled" in json.loads(out)["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["base", "other"], "not the same test (workload_id): slo.ttft_ms: 100 → 200; load: null"),
+        (["cold", "warm"], "cache hits differ at load 5: 0% and 80%"),
+        (["base", "nope"], "no study 'nope'"),
+        (["base", "base:left"], 'has no arm "left"'),
+    ],
+)
+@pytest.mark.parametrize("verb", ["compare", "gate"])
+def test_refusals(folder: Path, verb: str, arguments: Sequence[str], says: str) -> None:
+    policy = ["--policy", str(folder / "policy.toml")] if verb == "gate" else []
+    code, line = tfbench(folder, verb, *arguments, *policy)
+    assert code == 2 and says in line and "\n" not in line
+
+
+def test_what_is_allowed_is_compared_and_said(folder: Path) -> None:
+    found = compare(folder, "base", "other", "--allow", "load", "--allow", "slo.ttft_ms")
+    assert (
+        found["same_test"] is False
+        and found["attribution"] == "attributable to nothing alone: the test differs as well"
+    )
+    assert [one["path"] for one in found["differences"]] == ["slo.ttft_ms", "load"]
+    assert compare(folder, "cold", "warm", "--allow", "cache")["rows"]
+    assert tfbench(folder, "compare", "base", "other", "--allow", "load")[0] == 2
+
+
+def test_loads_of_the_policy_are_those_judged(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text("loads = [7]\n" + POLICY)
+    code, line = tfbench(folder, "gate", "base", "same", "--policy", str(path))
+    assert code == 2 and "loads: 7 is not in both studies; there are 5" in line
+    path.write_text("loads = [5]\n" + POLICY)
+    assert tfbench(folder, "gate", "base", "same", "--policy", str(path))[0] == 0
+
+
+def test_single_runs_are_compared_without_a_claim_they_cant_carry(tmp_path: Path) -> None:
+    for name, scale in (("one", 1.0), ("two", 1.5)):
+        rows = answers(latencies(0, arm=len(name), scale=scale))
+        add_study(tmp_path / "w.duckdb", name, lambda r, rows=rows: rows, repeats=1)
+    rows = compare(tmp_path, "one", "two")["rows"]
+    first = next(row for row in rows if row["figure"] == "ttft_p50_ms")
+    assert first["effect"] == pytest.approx(1.5, rel=0.05) and first["k"] == 1
+    assert first["lo"] is None or first["method"].startswith("approximate")
+
+
+def test_an_unknown_figure_is_told_before_any_study_is_looked_for(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(POLICY.replace("ttft_p50_ms", "ttft_p5O_ms"))
+    code, line = tfbench(folder, "gate", "nope", "nope", "--policy", str(path))
+    assert code == 2 and 'did you mean "ttft_p50_ms"?' in line
+
+
+def test_run_refuses_before_any_request(folder: Path, tmp_path: Path) -> None:
+    # Port 9 answers nobody: anything sent would end in an endpoint error.
+    for name, tokens in (("a", 8), ("b", 9)):
+        (tmp_path / f"{name}.toml").write_text(
+            'model = { name = "m" }\nendpoint = { url = "http://127.0.0.1:9/v1" }\n'
+            f"workload = {{ input_tokens = {tokens}, output_tokens = 4 }}\nload = {{ repeats = 3 }}\n"
+        )
+    a, b = str(tmp_path / "a.toml"), str(tmp_path / "b.toml")
+    policy = ["--policy", str(folder / "policy.toml")]
+    code, line = tfbench(folder, "gate", "--run", a, b, *policy)
+    assert code == 2 and "workload.input_tokens: 8 → 9" in line
+    code, line = tfbench(folder, "gate", "--run", a, a, *policy)
+    assert code == 2 and "--set load.repeats=5" in line
+    code, line = tfbench(folder, "gate", "--run", a, a, *policy, "--set", "load.repeats=5")
+    assert code == 5
+
+
+def test_compare_puts_what_got_worse_first_even_under_a_better_median(folder: Path) -> None:
+    rows = compare(folder, "base", "tail")["rows"]
+    first = rows[0]
+    assert first["figure"] in ("ttft_p95_ms", "ttft_p99_ms") and first["says"] == "worse"
+    assert first["hidden_by"] == first["figure"].replace("95", "50").replace("99", "50")
+    by_figure = {row["figure"]: row for row in rows if row["bucket"] is None}
+    assert by_figure["ttft_p50_ms"]["says"] == "better" and by_figure["ttft_p50_ms"]["hi"] < 1.0
+    says = [row["says"] for row in rows]
+    assert says.index("better") > len(says) - 1 - says[::-1].index("worse")
+
+
+def test_compare_shows_the_bucket_that_the_whole_hides(folder: Path) -> None:
+    first = compare(folder, "mix", "code")["rows"][0]
+    assert (first["bucket_by"], first["bucket"], first["says"]) == ("class", "code", "worse")
+    assert first["hidden_by"]
+
+
+def test_the_gate_judges_buckets_too(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text('[[metric]]\nname = "ttft_p50_ms"\nmargin = { relative = 0.05 }\n')
+    assert tfbench(folder, "gate", "mix", "code", "--policy", str(path))[0] == 0
+    path.write_text(path.read_text() + 'buckets = ["class"]\n')
+    code, out = tfbench(folder, "gate", "mix", "code", "--policy", str(path), "--json")
+    assert code == 1 and json.loads(out)["rows"][0]["bucket"] == "code"
+
+
+def test_compare_says_instability_first_and_leaves_invalid_runs_out(folder: Path) -> None:
+    found = compare(folder, "base", "growing")
+    assert found["warnings"][0].startswith("UNSTABLE: at load 5")
+    assert {row["says"] for row in found["rows"] if row["figure"].startswith("ttft")} == {"no data"}
+    found = compare(folder, "base", "invalid")
+    assert found["loads"][0]["candidate_runs"] == 4 and "the client sent late" in found["warnings"][0]
+    _, out = tfbench(folder, "compare", "base", "growing")
+    assert out.index("UNSTABLE") < out.index("figure")
+
+
+def test_studies_of_two_warehouses(folder: Path, tmp_path: Path) -> None:
+    add_study(tmp_path / "v.duckdb", "there", lambda r: answers(latencies(r, arm=1)))
+    arguments = ["compare", "base", "there", "--warehouse", str(folder / "w.duckdb")]
+    done = CliRunner().invoke(app, [*arguments, "--warehouse", str(tmp_path / "v.duckdb"), "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["candidate"]["study_id"] == "there"
+
+
+def test_arms_of_one_study(folder: Path, tmp_path: Path) -> None:
+    warehouse = tmp_path / "w.duckdb"
+    for arm, scale in (("left", 1.0), ("right", 1.3)):
+        for repeat in range(5):
+            rows = answers(latencies(repeat, arm=len(arm), scale=scale))
+            add_study(
+                warehouse, "both", lambda r, rows=rows: rows, repeats=1, arm=arm, repeat=repeat, seed=repeat,
+                schedule_sha256=f"{repeat}", run_id=f"{arm}-{repeat}",
+            )  # fmt: skip
+    found = compare(tmp_path, "both:left", "both:right")
+    assert found["attribution"] == "attributable to the study's arms, left and right" and found["loads"][0]["paired"]
+    code, line = tfbench(tmp_path, "compare", "both", "both:left")
+    assert code == 2 and "has the arms left, right; name one" in line
+
+
+def test_what_out_and_the_step_summary_hold(folder: Path, tmp_path: Path) -> None:
+    step = tmp_path / "step.md"
+    step.write_text("before\n")
+    out = tmp_path / "new" / "out"
+    arguments = ["gate", "base", "slow", "--policy", str(folder / "policy.toml"), "--out", str(out)]
+    code, text = tfbench(folder, *arguments, env={"GITHUB_STEP_SUMMARY": str(step)})
+    assert code == 1 and text.startswith("FAIL")
+    summary = (out / "summary.md").read_text()
+    assert step.read_text() == f"before\n{summary}\n" and "❌ tfbench gate: FAIL" in summary
+    suite = ElementTree.fromstring((out / "junit.xml").read_text())[0]
+    assert (suite.get("failures"), suite.get("skipped"), suite.get("tests")) == ("1", "1", "4")
+    assert json.loads((out / "verdict.json").read_text())["verdict"] == "FAIL"
+    entries = {one["name"]: one for one in json.loads((out / "benchmark.json").read_text())}
+    assert set(entries) == {
+        "ttft_p50_ms at load 5", "1 − good_fraction at load 5", "1 − ok_fraction at load 5"
+    }  # fmt: skip
+    assert entries["1 − good_fraction at load 5"]["value"] > 0 and entries["ttft_p50_ms at load 5"]["unit"] == "ms"
+
+
+def test_a_plan_tells_repeats_and_attempts(folder: Path) -> None:
+    policy = ["--policy", str(folder / "policy.toml"), "--plan", "--json"]
+    code, out = tfbench(folder, "gate", "base", "same", *policy)
+    paired = json.loads(out)
+    code_alone, out = tfbench(folder, "gate", "base", *policy)
+    alone = json.loads(out)
+    assert (code, code_alone, paired["paired"], alone["paired"]) == (0, 0, True, False)
+    first, second = paired["rows"][0], alone["rows"][0]
+    assert first["figure"] == "ttft_p50_ms" and 2 <= first["repeats"] < second["repeats"]
+    assert first["attempts"] == 150 and first["attempts_needed"] >= 20 and paired["repeats"] >= 5
+    code, out = tfbench(folder, "gate", "base", "base", *policy)
+    assert json.loads(out)["rows"] == alone["rows"], "a study says as little of pairs beside itself"
+    assert "repeats of either arm" in tfbench(folder, "gate", "base", "same", *policy[:-1])[1]
+
+
+def test_the_same_study_twice_passes_though_nothing_varies(folder: Path) -> None:
+    code, told = gate(folder, "base", "base")
+    assert code == 0 and told["rows"][0]["effect"] is not None

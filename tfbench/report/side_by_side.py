@@ -1,0 +1,157 @@
+"""Comparisons, gates and their plans on a terminal."""
+
+import sys
+from collections.abc import Sequence
+from typing import IO, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfbench.report.escape import plain
+from tfbench.report.fmt import NOTHING, number
+from tfbench.verdict.compare import CompareRow, Comparison
+from tfbench.verdict.gate_document import GateResult, GateRow
+from tfbench.verdict.gate_plan import GatePlan
+from tfbench.verdict.words import bounds_text, effect_text
+
+COLOURS = {
+    **{"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "yellow", "INVALID": "red"},
+    **{"worse": "bold red", "better": "green", "undecided": "dim", "no data": "dim"},
+}
+_Row = tuple[CompareRow | GateRow, str, str, str, list[str]]
+"""A row, its mark, its figure's name, its effect, and what further columns say."""
+WIDE = 110
+MOST_ROWS = 60
+"""So many rows are shown; --json has all."""
+
+
+def print_comparison(found: Comparison, file: IO[str] | None = None, width: int | None = None) -> None:
+    """The comparison: who, warnings, the table with what got worse first, notes."""
+    console = _console(file, width)
+    lines: list[RenderableType] = [_sides(found.base, found.candidate)]
+    lines.append(Text(f"A difference is {plain(found.attribution)}.", style="dim"))
+    if not found.same_test:
+        paths = ", ".join(str(one["path"]) for one in found.differences)
+        lines.append(Text(f"NOT THE SAME TEST: {plain(paths)} differ.", style="bold yellow"))
+    lines += [Text(plain(warning), style="bold red") for warning in found.warnings]
+    shown = found.rows[:MOST_ROWS]
+    rows: list[_Row] = [(row, row.says, row.figure, _compare_effect(row), []) for row in shown]
+    lines += [Text(""), _table(console, "95 % interval", rows) if rows else Text("No load point is in both.")]
+    if len(found.rows) > MOST_ROWS:
+        lines.append(Text(f"{len(found.rows) - MOST_ROWS} more rows are in --json", style="dim"))
+    if any(row.hidden_by for row in shown):
+        lines.append(Text("! worse, or leaning so, while its median or all attempts together are not", style="yellow"))
+    if any(not row.settled and row.says != "no data" for row in shown):
+        lines.append(Text("? runs are too short for the figure: its effect is that of their samples", style="dim"))
+    lines.append(Text("worse, better: at a false discovery rate of 5 % over the table", style="dim"))
+    lines += [Text(plain(note), style="dim") for note in found.notes]
+    console.print(Group(*lines))
+
+
+def print_gate(result: GateResult, file: IO[str] | None = None, width: int | None = None) -> None:
+    """The verdict, its reasons, the rows worst first."""
+    console = _console(file, width)
+    head = Text(result.verdict, style=COLOURS[result.verdict])
+    if result.verdict == "INCONCLUSIVE" and result.exit_code != 3:
+        head.append(f" (the policy takes it as a {'pass' if result.exit_code == 0 else 'fail'})")
+    lines: list[RenderableType] = [head, _sides(result.base, result.candidate)]
+    lines.append(Text(f"A difference is {plain(result.attribution)}.", style="dim"))
+    lines += [Text(f"· {plain(reason)}") for reason in result.reasons]
+    if result.further_repeats is not None:
+        lines.append(Text(f"About {result.further_repeats} more repeats of both would decide."))
+    rows = [
+        (row, row.verdict, row.figure + (" (watched)" if row.guard else " (critical)" if row.critical else ""),
+         NOTHING if row.blank else effect_text(row.effect, row.scale, row.unit),
+         [effect_text(row.limit, row.scale, row.unit)])
+        for row in result.rows[:MOST_ROWS]
+    ]  # fmt: skip
+    lines += [Text(""), _table(console, "bounds", rows, "limit")] if rows else []
+    if len(result.rows) > MOST_ROWS:
+        lines.append(Text(f"{len(result.rows) - MOST_ROWS} more rows are in verdict.json", style="dim"))
+    if result.confirmation is not None:
+        again = result.confirmation
+        lines.append(Text(f"Run again at {100 * again.level:g} %: {again.verdict}", style=COLOURS[again.verdict]))
+        lines += [Text(f"· {plain(reason)}") for reason in again.reasons]
+    lines.append(Text(f"Each bound holds with {100 * result.policy.level:g} %.", style="dim"))
+    left_out = [f"left out: {why}" for load in result.loads for why in load.left_out]
+    lines += [Text(plain(note), style="dim") for note in (*result.notes, *left_out)]
+    console.print(Group(*lines))
+
+
+def print_plan(plan: GatePlan, file: IO[str] | None = None, width: int | None = None) -> None:
+    """What the gate takes: repeats over all, then row by row."""
+    total = "no number of repeats up to 1,000" if plan.repeats is None else f"{plan.repeats} repeats of either arm"
+    lines: list[RenderableType] = [
+        Text(f"{total}: equal arms then pass with {100 * plan.power:g} %", style="bold"),
+    ]
+    if not plan.paired:
+        text = "From one study: an upper bound. Pairs share schedules, which takes most noise out; run the base twice."
+        lines.append(Text(text, style="dim"))
+    table = _new_table("figure", "load", "sd of an effect", "repeats", "attempts a run", "to settle it")
+    for row in plan.rows:
+        bucket = "" if row.bucket is None else f"\n  {row.bucket_by} {row.bucket}"
+        table.add_row(
+            Text(plain(row.figure) + plain(bucket)), Text(row.load), Text(number(row.sd)),
+            Text(NOTHING if row.repeats is None else f"{row.repeats}"),
+            Text(NOTHING if row.attempts is None else f"{row.attempts:,}"),
+            Text(NOTHING if row.attempts_needed is None else f"{row.attempts_needed:,}"),
+        )  # fmt: skip
+    lines += [Text(""), table]
+    reasons = dict.fromkeys(f"{row.figure} at load {row.load}: {row.reason}" for row in plan.rows if row.reason)
+    lines += [Text(plain(reason), style="yellow") for reason in reasons]
+    _console(file, width).print(Group(*lines))
+
+
+def _sides(base: Any, candidate: Any) -> Text:
+    def side(one: Any) -> str:
+        arm = getattr(one, "arm", None)
+        return plain(one.name, 48) + f" ({plain(one.study_id, 40)}{'' if arm is None else ':' + plain(arm, 24)})"
+
+    return Text(f"{side(base)} → {side(candidate)}")
+
+
+def _compare_effect(row: CompareRow) -> str:
+    if row.says == "no data":
+        return NOTHING
+    return effect_text(row.effect, row.scale, row.unit) + ("!" if row.hidden_by else "") + ("" if row.settled else "?")
+
+
+def _table(console: Console, bounds: str, rows: Sequence[_Row], *more: str) -> Table:
+    """Rows of either kind; where it is narrow, values and bucket stand under the figure's name."""
+    narrow = console.width < WIDE
+    table = _new_table("", "figure", "load", *([] if narrow else ["base → candidate"]), "effect", bounds, *more)
+    for row, mark, name, effect, further in rows:
+        figure = Text(name)
+        if row.bucket is not None:
+            figure.append(f"\n  {plain(row.bucket_by or '')} {plain(row.bucket, 32)}", style="dim")
+        values = _values(row)
+        if narrow:
+            figure.append(f"\n  {values}", style="dim")
+        why = plain((row.reason or "").partition(";")[0], 40)
+        interval = Text(bounds_text(row.lo, row.hi, row.scale, row.unit) or why, style="dim")
+        table.add_row(
+            Text(mark, style=COLOURS[mark]), figure, Text(row.load), *([] if narrow else [Text(values)]),
+            Text(effect), interval, *map(Text, further),
+        )  # fmt: skip
+    return table
+
+
+def _values(row: CompareRow | GateRow) -> str:
+    scale, unit = (100.0, "%") if row.unit == "1" else (1.0, plain(row.unit, 16))
+    base, candidate = (None if x.value is None else x.value * scale for x in (row.base, row.candidate))
+    return f"{number(base)} → {number(candidate)} {unit}"
+
+
+def _new_table(*heads: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for head in heads:
+        left = head in ("", "figure", "load")
+        table.add_column(head, justify="left" if left else "right", no_wrap=left)
+    return table
+
+
+def _console(file: IO[str] | None, width: int | None) -> Console:
+    stream = file if file is not None else sys.stdout
+    return Console(file=stream, width=width or (None if stream.isatty() else 120), highlight=False)

@@ -1,0 +1,112 @@
+"""Two studies run against each other: base and candidate in turn, so that whatever drifts meets both alike."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfbench.core.errors import EndpointError, Interrupted
+from tfbench.core.kinds import Outcome
+from tfbench.manifest import Manifest, RunPlan, expand
+from tfbench.study.conduct import is_gone, open_study, release
+from tfbench.study.interrupts import counted_interrupts
+from tfbench.study.notes import sample_size_notes
+from tfbench.study.ready import ready
+from tfbench.study.record import keep
+from tfbench.study.run_one import StudyContext, run_one
+from tfbench.study.watch import Silent, StudyPlan, Watcher
+
+BASE = "base"
+CANDIDATE = "candidate"
+
+
+@dataclass(frozen=True)
+class ArmStudies:
+    """Two open studies, and how many repeats of each are done."""
+
+    base: StudyContext
+    candidate: StudyContext
+    warehouse: Path
+    repeats: int
+
+    @property
+    def contexts(self) -> dict[str, StudyContext]:
+        return {BASE: self.base, CANDIDATE: self.candidate}
+
+
+def open_arms(
+    base: Manifest, candidate: Manifest, warehouse: Path, watcher: Watcher | None = None, *, workers: int = 1
+) -> ArmStudies:
+    """Both studies with their endpoints probed; nothing was sent yet. Raises as `run_study` does."""
+    watcher = watcher or Silent()
+    first = open_study(base, warehouse, watcher, workers=workers)
+    with ExitStack() as undo:
+        undo.callback(release, first)
+        if base.endpoint.url == candidate.endpoint.url is not None:
+            release(first)
+        second = open_study(candidate, warehouse, watcher, workers=workers)
+        undo.pop_all()
+    return ArmStudies(first, second, warehouse, 0)
+
+
+def run_arms(arms: ArmStudies, watcher: Watcher | None = None) -> ArmStudies:
+    """As many repeats of every load point as the base's manifest plans, after those already done, in ABBA order.
+
+    The two runs of a pair share a seed, so schedule and prompts; `pair` numbers them in both studies. Each arm's hooks
+    serve that arm; where both are served at one URL, the one whose turn it is takes the other's place. Raises as
+    `run_study` does, with what finished kept.
+    """
+    try:
+        return _run_arms(arms, watcher or Silent())
+    finally:
+        release(arms.base, arms.candidate)
+
+
+def _run_arms(arms: ArmStudies, watcher: Watcher) -> ArmStudies:
+    manifest = arms.base.frozen.manifest
+    plans = tuple(_in_turn(manifest, arms.repeats))
+    load = manifest.load
+    run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
+    name = f"{manifest.name} against {arms.candidate.frozen.manifest.name}"
+    notes = () if arms.repeats else sample_size_notes(manifest, expand(manifest))
+    watcher.study_started(StudyPlan(arms.base.study_id, name, plans, run_s, notes))
+    answered: dict[str, int] = {BASE: 0, CANDIDATE: 0}
+    for count, plan in enumerate(plans, start=1):
+        answered[str(plan.arm)] += _run(arms, plan, count, len(plans), watcher)
+    if not answered[BASE]:
+        # A candidate that answers nothing well has failed, and is judged; without a base there is nothing to judge by.
+        raise EndpointError(f"{arms.base.frozen.manifest.endpoint.url}: no request of the base was answered well")
+    return dataclasses.replace(arms, repeats=arms.repeats + load.repeats)
+
+
+def _in_turn(manifest: Manifest, done: int) -> Iterator[RunPlan]:
+    """The runs of further repeats, a pair at a time: base first in even pairs, candidate first in odd ones."""
+    load = manifest.load
+    longer = manifest.model_copy(update={"load": load.model_copy(update={"repeats": done + load.repeats})})
+    fresh = [plan for plan in expand(longer) if plan.repeat >= done]
+    for i, plan in enumerate(fresh):
+        for arm in (BASE, CANDIDATE) if i % 2 == 0 else (CANDIDATE, BASE):
+            yield dataclasses.replace(plan, arm=arm, pair=plan.order_index)
+
+
+def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watcher) -> int:
+    """The `count`-th run, kept; how many of its requests were answered well."""
+    context = arms.contexts[str(plan.arm)]
+    where = f"of {total} runs are kept as studies {arms.base.study_id} and {arms.candidate.study_id}"
+    where += f" in {arms.warehouse}"
+    if len({one.frozen.manifest.endpoint.url for one in arms.contexts.values()}) == 1:
+        release(arms.candidate if plan.arm == BASE else arms.base)
+    prepared = ready(context, plan, watcher, f"{count - 1} {where}")
+    watcher.run_started(plan)
+    with counted_interrupts() as presses:
+        done = run_one(prepared, plan, watcher, presses)
+        end = keep(context, plan, done, arms.warehouse)
+        interrupted = presses() > 0
+    watcher.run_ended(end)
+    if interrupted:
+        raise Interrupted(f"interrupted: {count} {where}")
+    if is_gone(done):
+        url = context.frozen.manifest.endpoint.url
+        raise EndpointError(f"{url}: the endpoint is gone ({done.first_error}); {count} {where}")
+    return done.tried.get(Outcome.OK, 0)

@@ -1,0 +1,308 @@
+"""The gate: is a candidate no worse than its base, by a policy stated beforehand? Pure; arms and cells come in.
+
+| verdict | when |
+|---|---|
+| FAIL | a row is shown to be worse than its margin, or the candidate is unstable where the base is stable |
+| INVALID | a load has fewer valid runs than the policy asks for, or no answer in the base |
+| PASS | every row is shown to be no worse than its margin |
+| INCONCLUSIVE | else |
+
+The first that holds is the verdict. "Shown" is at the policy's level; a FAIL's p-values are Holm-adjusted over all
+rows, a PASS needs no adjustment (intersection-union). A row without data, or of runs too short for its quantile, is
+never a PASS.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tfbench.core.exitcodes import ExitCode
+from tfbench.core.version import VERSION
+from tfbench.metrics import FIGURES, combined, length_of
+from tfbench.stats.effect import Effect
+from tfbench.stats.equivalence import Margin, against_margin
+from tfbench.stats.multiple import holm
+from tfbench.stats.paired import difference_interval, ratio_interval
+from tfbench.stats.plan import repeats_to_decide
+from tfbench.verdict.arms import Arm, Likeness, Match, load_text
+from tfbench.verdict.cells import Cell, effect_of
+from tfbench.verdict.gate_document import (
+    SCHEMA,
+    GateArm,
+    GateLoad,
+    GateResult,
+    GateRow,
+    GateVerdict,
+    Judged,
+    RowVerdict,
+    Value,
+    row_words,
+)
+from tfbench.verdict.policy import GUARD, MetricRule, Policy
+
+_ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
+_WITHHELD = ("quantile", "chunk_quantile")
+
+
+def judge(policy: Policy, base: Arm, candidate: Arm, matches: Sequence[Match], cells: Sequence[Cell]) -> Judged:
+    """The verdict on cells: every rule of the policy in each of its buckets, and the guard against failures."""
+    by_load = {match.load: _load(policy, base, candidate, match) for match in matches}
+    loads = tuple(by_load.values())
+    entries = [
+        (rule, cell, _effect(cell, rule, by_load[cell.load]))
+        for rule in (*policy.metrics, *_guard(policy))
+        for cell in cells
+        if cell.figure.name == rule.name
+        and by_load[cell.load].enough
+        and (cell.bucket is None or cell.bucket.by in rule.buckets)
+    ]
+    tested = [
+        None if isinstance(effect, str) else against_margin(effect, rule.margin.limit(rule.direction), rule.direction)
+        for rule, _, effect in entries
+    ]
+    adjusted = iter(holm([one.p_worse for one in tested if one is not None]).tolist())
+    rows = []
+    for (rule, cell, effect), test in zip(entries, tested, strict=True):
+        if isinstance(effect, str) or test is None:
+            rows.append(_blank_row(rule, cell, str(effect), _is_guard(policy, rule)))
+        else:
+            rows.append(_row(policy, rule, cell, effect, (test.p_fine, test.p_worse, next(adjusted))))
+    rows.sort(key=_worst_first)
+    verdict, reasons = _overall(policy, loads, rows)
+    further = [row.further_repeats for row in rows if row.verdict == "INCONCLUSIVE" and not row.guard]
+    known = [one for one in further if one is not None]
+    ask = max(known) if verdict == "INCONCLUSIVE" and known and len(known) == len(further) else None
+    return Judged(verdict, policy.level, reasons, loads, tuple(rows), ask)
+
+
+def gate_result(
+    policy: Policy,
+    base: Arm,
+    candidate: Arm,
+    alike: Likeness,
+    judged: Judged,
+    *,
+    confirmation: Judged | None = None,
+    notes: Sequence[str] = (),
+) -> GateResult:
+    """The document: `judged`, or what became of it when a FAIL was run again and came back otherwise."""
+    verdict, reasons = judged.verdict, judged.reasons
+    if confirmation is not None and verdict == "FAIL" and confirmation.verdict != "FAIL":
+        verdict = "INCONCLUSIVE"
+        reasons = (f"the FAIL was not confirmed by new runs ({confirmation.verdict})", *reasons)
+    return GateResult(
+        schema=SCHEMA,
+        tfbench_version=VERSION,
+        verdict=verdict,
+        exit_code=int(_exit_code(policy, verdict, judged)),
+        reasons=reasons,
+        further_repeats=judged.further_repeats,
+        policy=policy,
+        attribution=alike.attribution,
+        notes=(*alike.notes, *notes),
+        base=_arm(base),
+        candidate=_arm(candidate),
+        loads=judged.loads,
+        rows=judged.rows,
+        confirmation=confirmation,
+    )
+
+
+def confirming(policy: Policy, judged: Judged) -> Policy:
+    """The policy that new runs are judged by after a FAIL: the figures that failed, at the confirming level.
+
+    Where the system's stability failed, no figure is taken out.
+    """
+    failed = {row.figure for row in judged.rows if row.verdict == "FAIL"}
+    rules = tuple(rule for rule in policy.metrics if rule.name in failed) or policy.metrics
+    return dataclasses.replace(policy, metrics=rules, level=policy.confirm_level)
+
+
+def _guard(policy: Policy) -> tuple[MetricRule, ...]:
+    if any(rule.name == GUARD for rule in policy.metrics):
+        return ()
+    return (MetricRule(GUARD, Margin(policy.failed_margin, False), "higher", (), False),)
+
+
+def _is_guard(policy: Policy, rule: MetricRule) -> bool:
+    return rule.name == GUARD and rule not in policy.metrics
+
+
+def _load(policy: Policy, base: Arm, candidate: Arm, match: Match) -> GateLoad:
+    unstable = [sum(run.unstable for run in arm) for arm in (match.base, match.candidate)]
+    left_out = tuple(
+        f"{name} {run.run_id}: {run.unfit}"
+        for name, arm in (("base", base), ("candidate", candidate))
+        for run in arm.runs
+        if run.load == match.load and run.unfit is not None
+    )
+    return GateLoad(
+        load=load_text(match.load),
+        repeats=match.k,
+        paired=match.paired,
+        enough=match.k >= policy.min_repeats,
+        left_out=left_out,
+        base_unstable=unstable[0],
+        candidate_unstable=unstable[1],
+        candidate_worse=match.k >= policy.min_repeats
+        and _newly_unstable(unstable[0], len(match.base), unstable[1], len(match.candidate), policy.alpha),
+    )
+
+
+def _newly_unstable(base: int, of_base: int, candidate: int, of_candidate: int, alpha: float) -> bool:
+    """Most of the candidate's runs are unstable, and none of the base's, or too few for chance (Fisher's exact test).
+
+    One run in fifty or so is called unstable by chance, so single ones prove nothing.
+    """
+    from scipy.stats import hypergeom
+
+    if 2 * candidate <= of_candidate:
+        return False
+    p = float(hypergeom.sf(candidate - 1, of_base + of_candidate, base + candidate, of_candidate))
+    return base == 0 or p <= alpha
+
+
+def _effect(cell: Cell, rule: MetricRule, load: GateLoad) -> Effect | str:
+    if cell.figure.kind in _WITHHELD:
+        for name, unstable in (("base", load.base_unstable), ("candidate", load.candidate_unstable)):
+            if 2 * unstable > load.repeats:
+                return f"withheld: {name} is unstable in {unstable} of {load.repeats} runs, so it grows with the run"
+    return effect_of(cell, relative=rule.margin.relative)
+
+
+def _row(policy: Policy, rule: MetricRule, cell: Cell, effect: Effect, p: tuple[float, float, float]) -> GateRow:
+    p_fine, p_worse, p_adjusted = p
+    limit = rule.margin.limit(rule.direction)
+    guard = _is_guard(policy, rule)
+    lengths = [length_of(cell.figure, arm) for arm in (cell.base, cell.candidate)]
+    short = None if guard else next((one.reason for one in lengths if one is not None and one.reason), None)
+    verdict: RowVerdict = "INCONCLUSIVE"
+    if p_adjusted <= policy.alpha:
+        verdict = "FAIL"
+    elif p_fine <= policy.alpha and short is None:
+        verdict = "PASS"
+    further = None
+    if verdict == "INCONCLUSIVE" and short is None:
+        total = repeats_to_decide(effect, limit, rule.direction, policy.level)
+        further = None if total is None else max(1, total - effect.k)
+    told = (ratio_interval if rule.margin.relative else difference_interval)(effect, 2.0 * policy.level - 1.0)
+    return GateRow(
+        **_head(rule, cell, guard),
+        verdict=verdict,
+        effect=told.value,
+        lo=told.lo,
+        hi=told.hi,
+        p_fine=p_fine,
+        p_worse=p_worse,
+        p_worse_adjusted=p_adjusted,
+        k=effect.k,
+        method=effect.method,
+        further_repeats=further,
+        reason="; ".join(dict.fromkeys(one for one in (short, told.reason) if one)) or None,
+    )
+
+
+def _blank_row(rule: MetricRule, cell: Cell, reason: str, guard: bool) -> GateRow:
+    return GateRow(
+        **_head(rule, cell, guard),
+        verdict="INCONCLUSIVE",
+        effect=None,
+        lo=None,
+        hi=None,
+        p_fine=None,
+        p_worse=None,
+        p_worse_adjusted=None,
+        k=0,
+        method="none",
+        further_repeats=None,
+        reason=reason,
+    )
+
+
+def _head(rule: MetricRule, cell: Cell, guard: bool) -> dict[str, Any]:
+    limit = rule.margin.limit(rule.direction)
+    values = [combined(cell.figure, arm) for arm in (cell.base, cell.candidate)]
+    base, candidate = (Value(one.value, one.lo, one.hi, one.n) for one in values)
+    return {
+        "load": load_text(cell.load),
+        "figure": cell.figure.name,
+        "bucket_by": None if cell.bucket is None else cell.bucket.by,
+        "bucket": None if cell.bucket is None else cell.bucket.label,
+        "unit": cell.unit,
+        "direction": rule.direction,
+        "critical": rule.critical,
+        "guard": guard,
+        "base": base,
+        "candidate": candidate,
+        "scale": "ratio" if rule.margin.relative else "difference",
+        "limit": math.exp(limit) if rule.margin.relative else limit,
+    }
+
+
+def _worst_first(row: GateRow) -> tuple[Any, ...]:
+    # Among equals the one furthest beyond its limit: an infinite effect first.
+    p = row.p_worse if row.p_worse is not None else 1.0
+    size = (
+        math.inf if row.effect is None else abs(math.log(row.effect)) if row.scale == "ratio" and row.effect > 0 else 0
+    )
+    return (
+        _ORDER[row.verdict],
+        not row.critical,
+        row.guard,
+        p if row.verdict != "FAIL" else -size,
+        list(FIGURES).index(row.figure),
+    )
+
+
+def _overall(policy: Policy, loads: Sequence[GateLoad], rows: Sequence[GateRow]) -> tuple[GateVerdict, tuple[str, ...]]:
+    reasons = [
+        f"at load {one.load} the candidate is unstable in {one.candidate_unstable} of {one.repeats} runs,"
+        f" the base in {one.base_unstable}"
+        for one in loads
+        if one.candidate_worse
+    ]
+    reasons += [f"{row.name}: {row_words(row)}" for row in rows if row.verdict == "FAIL"]
+    if reasons:
+        return "FAIL", tuple(reasons)
+    unfit = [_thin_words(policy, one) for one in loads if not one.enough] + _nothing_to_judge_by(rows)
+    if unfit or not loads:
+        return "INVALID", tuple(unfit) or ("no load point is in both studies",)
+    open_rows = [row for row in rows if row.verdict == "INCONCLUSIVE" and not row.guard]
+    if open_rows or not rows:
+        return "INCONCLUSIVE", tuple(f"{row.name}: {row_words(row)}" for row in open_rows) or ("nothing to judge",)
+    return "PASS", ()
+
+
+def _nothing_to_judge_by(rows: Sequence[GateRow]) -> list[str]:
+    """Loads at which an arm has no attempts, or the base answered none of them well."""
+    found = []
+    for row in rows:
+        if row.figure == GUARD and row.bucket is None:
+            empty = [name for name, arm in (("base", row.base), ("candidate", row.candidate)) if arm.value is None]
+            if empty:
+                found.append(f"at load {row.load} there is no attempt in the {' and the '.join(empty)}")
+            elif row.base.value == 0.0:
+                found.append(f"at load {row.load} the base answered nothing well")
+    return found
+
+
+def _thin_words(policy: Policy, load: GateLoad) -> str:
+    kind = "pairs of valid runs" if load.paired else "valid runs an arm"
+    why = f" ({len(load.left_out)} left out: {load.left_out[0]})" if load.left_out else ""
+    return f"at load {load.load} there are {load.repeats} {kind}, the policy asks for {policy.min_repeats}{why}"
+
+
+def _exit_code(policy: Policy, verdict: GateVerdict, judged: Judged) -> ExitCode:
+    if verdict != "INCONCLUSIVE" or policy.inconclusive == "inconclusive":
+        return ExitCode[verdict]
+    if policy.inconclusive == "fail":
+        return ExitCode.FAIL
+    undecided = [row for row in judged.rows if row.verdict == "INCONCLUSIVE" and not row.guard]
+    waved = judged.verdict == "INCONCLUSIVE" and not any(row.effect is None or row.critical for row in undecided)
+    # No data is never a PASS, nor is a FAIL that didn't come again.
+    return ExitCode.PASS if waved and undecided else ExitCode.INCONCLUSIVE
+
+
+def _arm(arm: Arm) -> GateArm:
+    return GateArm(arm.study_id, arm.name, arm.manifest_id, arm.workload_id, arm.system_id, arm.manifest)

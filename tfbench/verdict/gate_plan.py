@@ -1,0 +1,122 @@
+"""What a gate takes, told beforehand: repeats and attempts per run, from the noise of a base study."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfbench.metrics import length_of
+from tfbench.stats.effect import Effect, FractionEffect, StudentEffect, normal_quantile
+from tfbench.stats.equivalence import against_margin
+from tfbench.stats.plan import MOST_REPEATS, repeats_needed, sd_upper
+from tfbench.verdict.arms import load_text
+from tfbench.verdict.cells import Cell, effect_of
+from tfbench.verdict.policy import MetricRule, Policy
+
+SCHEMA = "tfbench.gate-plan/1"
+POWER = 0.9
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """What one row takes. sd: of one pair's effect, as measured and (sd_upper) with 80 % confidence at most.
+
+    repeats: with which two equal arms pass; None where more than 1,000 would be needed, or nothing is known.
+    attempts: a run's now; attempts_needed: to plan for. reason: why something is unknown.
+    """
+
+    load: str
+    figure: str
+    bucket_by: str | None
+    bucket: str | None
+    limit: float
+    sd: float | None
+    sd_upper: float | None
+    repeats: int | None
+    attempts: int | None
+    attempts_needed: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class GatePlan:
+    """The document `gate --plan` prints. repeats: with which all rows of equal arms pass, with `power`."""
+
+    schema: str
+    paired: bool
+    power: float
+    level: float
+    repeats: int | None
+    rows: tuple[PlanRow, ...]
+
+
+def plan_gate(policy: Policy, cells: Sequence[Cell], *, paired: bool, power: float = POWER) -> GatePlan:
+    """The plan from cells of two studies of the same system (`paired`), or of one study on both sides.
+
+    One study alone can't say how much its runs share with those of another arm: its whole spread is taken as noise, so
+    the plan is an upper bound. Chance of passing is shared out over the rows, since all must pass.
+    """
+    entries = [
+        (rule, cell)
+        for rule in policy.metrics
+        for cell in cells
+        if cell.figure.name == rule.name and (cell.bucket is None or cell.bucket.by in rule.buckets)
+    ]
+    each = 1.0 - (1.0 - power) / max(1, len(entries))
+    rows = tuple(_row(policy, rule, cell, paired, each) for rule, cell in entries)
+    known = [row.repeats for row in rows if row.repeats is not None]
+    repeats = max(policy.min_repeats, *known) if rows and len(known) == len(rows) else None
+    return GatePlan(SCHEMA, paired, power, policy.level, repeats, rows)
+
+
+def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: float) -> PlanRow:
+    limit = rule.margin.limit(rule.direction)
+    effect = effect_of(cell, relative=rule.margin.relative) if paired else _alone(cell, rule)
+    sd = upper = repeats = reason = None
+    if isinstance(effect, str):
+        reason = effect
+    elif isinstance(effect, StudentEffect):
+        sd = effect.spread * math.sqrt(effect.k)
+        upper = sd_upper(sd, effect.df)
+        repeats = repeats_needed(upper, abs(limit), policy.level, power)
+    else:
+        repeats = _by_growth(effect, limit, rule, policy.level, power)
+    if repeats is None and reason is None:
+        reason = f"takes more than {MOST_REPEATS} repeats: the margin is tight for this noise; make runs longer"
+    length = length_of(cell.figure, cell.base)
+    return PlanRow(
+        load=load_text(cell.load),
+        figure=cell.figure.name,
+        bucket_by=None if cell.bucket is None else cell.bucket.by,
+        bucket=None if cell.bucket is None else cell.bucket.label,
+        limit=math.exp(limit) if rule.margin.relative else limit,
+        sd=sd,
+        sd_upper=upper,
+        repeats=repeats,
+        attempts=min((one.n for one in cell.base if one.value is not None), default=None),
+        attempts_needed=None if length is None else length.needed,
+        reason=reason,
+    )
+
+
+def _alone(cell: Cell, rule: MetricRule) -> Effect | str:
+    """The effect of a study on one just like it that shares nothing with it."""
+    known = tuple(one for one in cell.base if one.value is not None)
+    twice = Cell(cell.load, cell.bucket, cell.figure, cell.unit, False, known, known)
+    return effect_of(twice, relative=rule.margin.relative)
+
+
+def _by_growth(effect: Effect, limit: float, rule: MetricRule, level: float, power: float) -> int | None:
+    """Repeats with which equal arms of such evidence pass: exact shares of attempts, or order alone."""
+    if effect.k < 2:
+        return None
+    even = effect
+    if isinstance(effect, FractionEffect):
+        share = (effect.base + effect.candidate) / 2
+        even = FractionEffect(share, effect.base_worth, share, effect.candidate_worth, effect.k, effect.method)
+    z = normal_quantile(power)
+    for k in range(2, MOST_REPEATS + 1):
+        grown = even.grown(k / effect.k)
+        inside = limit - z * grown.spread if rule.direction == "lower" else limit + z * grown.spread
+        if against_margin(grown, inside, rule.direction).p_fine <= 1.0 - level:
+            return k
+    return None
