@@ -64,7 +64,7 @@ demo: setup ## measure the reference engine, about three minutes; leaves out/dem
 	@rm -rf out/demo
 	@$(PY) examples/demo.py --out out/demo
 
-demo-real: setup real-env ## the same against a real llama-server, two to three minutes; leaves out/demo-real/report.html
+demo-real: setup real-env ## operating curve and SLO capacity of a real llama-server, some four minutes; leaves out/demo-real/report.html
 	@rm -rf out/demo-real
 	@$(PY) examples/demo.py --real $(REAL_VENV) --out out/demo-real
 
@@ -94,6 +94,22 @@ bench-load: setup ## hold the load side against a server that knows the truth, s
 		$(PY) benchmarks/$$run > out/bench/part.jsonl || failed=1; \
 		cat out/bench/part.jsonl; cat out/bench/part.jsonl >> out/bench/load.jsonl; done; \
 	rm -f out/bench/part.jsonl; exit $$failed
+
+.PHONY: bench-sim
+bench-sim: setup ## requests per CPU-second of the engine in virtual time, 1 and 16 replicas; leaves out/bench/sim.jsonl
+	@mkdir -p out/bench
+	@$(PY) benchmarks/bench_sim.py > out/bench/sim.jsonl; status=$$?; cat out/bench/sim.jsonl; exit $$status
+
+.PHONY: ablations
+ablations: setup ## simulate what each mechanism of an engine is worth, one to three minutes; leaves out/ablations/report.html
+	@rm -rf out/ablations
+	@$(PY) benchmarks/ablations.py --out out/ablations
+
+.PHONY: coverage-study
+coverage-study: setup ## measure how often intervals hold the truth, a quarter of an hour, with SEED (1); leaves out/bench/coverage.jsonl
+	@mkdir -p out/bench
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m benchmarks.coverage_study --seed $(or $(SEED),1) > out/bench/coverage.jsonl
+	@cat out/bench/coverage.jsonl
 
 fuzz: dev ## play broken responses to the wire and the decoder for MINUTES (20)
 	@nice -n 19 $(PY) benchmarks/fuzz.py --minutes $(or $(MINUTES),20) --seed $(or $(SEED),0)

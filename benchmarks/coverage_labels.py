@@ -1,10 +1,9 @@
-"""Measures how often nominal 95 % intervals hold the truth on M/M/1 queues, and prints the labels made from it.
+"""Measures the approximate methods for one and two runs on queues, and prints the labels made from it.
 
-    python benchmarks/coverage_labels.py --seed 1 --replications 1000
+    python -m benchmarks.coverage_labels --seed 1 --replications 400
 
-One JSON line per cell (figure, load, n, k, share printed with both bounds and their coverage, the same for one bound
-alone, median width over value), then one per label: the entries of MEASURED in tfbench/stats/labels.py. Truths are
-exact: response times of an M/M/1 queue in steady state with mean service 1 are exponential with rate 1 - load.
+One JSON line per cell (service, figure, load, n, k, share printed with both bounds and their coverage, the same for one
+bound alone, median width over value), then one per label: the entries of MEASURED in tfbench/stats/labels.py.
 """
 
 import argparse
@@ -14,24 +13,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.queues import EXPONENTIAL, HEAVY, Service, limit, product_tail_quantile, queue
+from tfbench.stats import labels as label_table
 from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
 from tfbench.stats.interval import Interval
 from tfbench.stats.quantile import Clusters
-from tfbench.stats.ratio import RatioRun
+from tfbench.stats.ratio import CLUSTERED, RatioRun
+from tfbench.stats.sample_size import queue_correlation_time
 
-FloatArray = npt.NDArray[np.float64]
 QUANTILES = (0.5, 0.95, 0.99)
 FRACTIONS = (0.1, 0.5, 0.9, 0.99, 0.999)
 PRINTED = 0.25
 HISTORY = 150  # service times simulated before the window opens, so that departures enter it
+SHORTEST = 2  # correlation times; nothing can be said of a system from a run shorter than its memory
+MOST_GAPS = 3000  # requests a run; more take too long
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Coverage of one figure at one load, n per run and K. `sides` counts, per bound given, how often it held."""
 
+    service: str
     figure: str
     load: float
     n: int
@@ -44,56 +47,43 @@ class Cell:
     median_width: float | None
 
 
-def queue(rng: np.random.Generator, runs: int, n: int, load: float) -> tuple[FloatArray, FloatArray]:
-    """Arrival times and response times, float64 [runs, n], of M/M/1 queues in steady state; mean service time 1."""
-    gaps = rng.exponential(1.0 / load, (runs, n))
-    service = rng.exponential(1.0, (runs, n))
-    steps = np.empty((runs, n))
-    steps[:, 0] = rng.exponential(1.0 / (1.0 - load), runs) * (rng.random(runs) < load)
-    steps[:, 1:] = service[:, :-1] - gaps[:, 1:]
-    walk = np.cumsum(steps, axis=1)
-    waits = walk - np.minimum(0.0, np.minimum.accumulate(walk, axis=1))
-    return np.cumsum(gaps, axis=1), waits + service
-
-
-def limit(share: float, load: float) -> float:
-    """The response time that `share` of the attempts stay within."""
-    return -math.log1p(-share) / (1.0 - load)
-
-
-def quantile_case(p: float, load: float, n: int, k: int) -> tuple[float, Callable[[np.random.Generator], Interval]]:
+def quantile_case(
+    p: float, load: float, n: int, k: int, service: Service = EXPONENTIAL
+) -> tuple[float, Callable[[np.random.Generator], Interval]]:
     def draw(rng: np.random.Generator) -> Interval:
-        return combine_quantile(list(queue(rng, k, n, load)[1]), p)
+        return combine_quantile(list(queue(rng, k, n, load, service)[1]), p)
 
-    return limit(p, load), draw
+    return limit(p, load, service), draw
 
 
-def gap_case(p: float, load: float, n: int, k: int) -> tuple[float, Callable[[np.random.Generator], Interval]]:
+def gap_case(
+    p: float, load: float, n: int, k: int, service: Service = EXPONENTIAL
+) -> tuple[float, Callable[[np.random.Generator], Interval]]:
     """Gaps of 8 to a request: its response time scales them all, so they come in clusters and requests correlate."""
 
     def draw(rng: np.random.Generator) -> Interval:
         runs = []
-        for response in queue(rng, k, n, load)[1]:
+        for response in queue(rng, k, n, load, service)[1]:
             noise = rng.exponential(1.0, (n, 8))
             runs.append(Clusters((response[:, None] * noise).ravel(), np.repeat(np.arange(n), 8)))
         return combine_chunk_quantile(runs, p)
 
-    return _product_quantile(p) / (1.0 - load), draw
+    return product_tail_quantile(p, load, service), draw
 
 
 def fraction_case(
-    share: float, load: float, n: int, k: int, scored: bool
+    share: float, load: float, n: int, k: int, scored: bool, service: Service = EXPONENTIAL
 ) -> tuple[float, Callable[[np.random.Generator], Interval]]:
     def draw(rng: np.random.Generator) -> Interval:
-        times = list(queue(rng, k, n, load)[1])
-        edge = limit(share, load)
+        times = list(queue(rng, k, n, load, service)[1])
+        edge = limit(share, load, service)
         return combine_fraction([t <= edge for t in times], score=[t / edge for t in times] if scored else None)
 
     return share, draw
 
 
 def goodput_case(
-    share: float, load: float, n: int, k: int, tokens: bool
+    share: float, load: float, n: int, k: int, tokens: bool, service: Service = EXPONENTIAL
 ) -> tuple[float, Callable[[np.random.Generator], Interval]]:
     """Good departures per second, or cost per token of them (lognormal tokens), in a window of n expected arrivals."""
     window = n / load
@@ -101,11 +91,11 @@ def goodput_case(
     mean_tokens = math.exp(0.5 * 0.8**2)
 
     def draw(rng: np.random.Generator) -> Interval:
-        arrive, response = queue(rng, k, int(HISTORY + n + 6 * math.sqrt(n) + 20), load)
+        arrive, response = queue(rng, k, int(HISTORY + n + 6 * math.sqrt(n) + 20), load, service)
         runs = []
         for a, r in zip(arrive, response, strict=True):
             leave = a + r
-            good = (leave >= start) & (leave < start + window) & (r <= limit(share, load))
+            good = (leave >= start) & (leave < start + window) & (r <= limit(share, load, service))
             t_ns = (leave[good] * 1e9).astype(np.int64)
             amount = rng.lognormal(0.0, 0.8, len(t_ns)) if tokens else np.ones(len(t_ns))
             bounds = (int(start * 1e9), int((start + window) * 1e9) + 1)
@@ -125,10 +115,10 @@ def measure(
     *,
     seed: int,
     replications: int,
-    near_is_lower: bool = True,
+    service: Service = EXPONENTIAL,
 ) -> Cell:
     """Draws `replications` intervals and counts how often they hold `truth`."""
-    rng = np.random.default_rng([seed, k, n, int(1000 * load), *figure.encode()])
+    rng = np.random.default_rng([seed, k, n, int(1000 * load), *figure.encode(), *service.name.encode()])
     both: list[bool] = []
     near: list[bool] = []
     widths: list[float] = []
@@ -140,6 +130,7 @@ def measure(
         elif got.lo is not None or got.hi is not None:
             near.append((got.lo is None or got.lo <= truth) and (got.hi is None or truth <= got.hi))
     return Cell(
+        service=service.name,
         figure=figure,
         load=load,
         n=n,
@@ -155,35 +146,41 @@ def measure(
 
 def cells(seed: int, replications: int, ks: Sequence[int], ns: Sequence[int]) -> Iterator[tuple[str, Cell]]:
     """All cells of the study with the label each belongs to."""
-    for k in ks:
-        for load in (0.5, 0.8):
-            for n in ns:
-                cases: list[tuple[str, str, float, Callable[[np.random.Generator], Interval]]] = []
-                for p in QUANTILES:
-                    cases.append(("quantile", f"p{100 * p:g}", *quantile_case(p, load, n, k)))
-                    if n <= 1000:
-                        cases.append(("gaps", f"gap p{100 * p:g}", *gap_case(p, load, n, k)))
-                for share in FRACTIONS:
-                    cases.append(("fraction", f"fraction {share:g}", *fraction_case(share, load, n, k, True)))
-                    cases.append(
-                        ("fraction", f"fraction {share:g}, no score", *fraction_case(share, load, n, k, False))
-                    )
-                cases.append(("ratio", "goodput", *goodput_case(0.9, load, n, k, False)))
-                cases.append(("ratio", "cost per token", *goodput_case(0.9, load, n, k, True)))
-                for label, figure, truth, draw in cases:
-                    yield label, measure(figure, load, n, k, truth, draw, seed=seed, replications=replications)
-                yield "no events", no_events_cell(load, n, k, seed=seed, replications=replications)
+    places = [(k, load, service, n) for k in ks for load in (0.5, 0.8) for service in (EXPONENTIAL, HEAVY) for n in ns]
+    for k, load, service, n in places:
+        if n < SHORTEST * queue_correlation_time(load):
+            continue
+        at = load, n, k
+        cases: list[tuple[str, str, float, Callable[[np.random.Generator], Interval]]] = []
+        for p in QUANTILES:
+            cases.append(("quantile", f"p{100 * p:g}", *quantile_case(p, *at, service)))
+            if n <= MOST_GAPS:
+                cases.append(("gaps", f"gap p{100 * p:g}", *gap_case(p, *at, service)))
+        for share in FRACTIONS:
+            cases.append(("fraction", f"fraction {share:g}", *fraction_case(share, *at, True, service)))
+            cases.append(("fraction", f"fraction {share:g}, no score", *fraction_case(share, *at, False, service)))
+        cases.append(("ratio", "goodput", *goodput_case(0.9, *at, False, service)))
+        cases.append(("ratio", "cost per token", *goodput_case(0.9, *at, True, service)))
+        for label, figure, truth, draw in cases:
+            yield (
+                label,
+                measure(figure, *at, truth, draw, seed=seed, replications=replications, service=service),
+            )
+        yield "no events", no_events_cell(*at, seed=seed, replications=replications, service=service)
 
 
-def no_events_cell(load: float, n: int, k: int, *, seed: int, replications: int) -> Cell:
-    """The bound on a goodput of which nothing was seen, where it is hardest: with 3.7 events expected over all runs.
+def no_events_cell(
+    load: float, n: int, k: int, *, seed: int, replications: int, service: Service = EXPONENTIAL
+) -> Cell:
+    """The bound on a goodput of which nothing was seen, where it is hardest: just below as many events expected.
 
-    A true rate just above that is missed each time no event is seen, so its coverage is how often one is.
+    A true rate just above the bound is missed each time no event is seen, so its coverage is how often one is.
     """
-    _, draw = goodput_case(3.69 / (k * n), load, n, k, False)
+    expected = CLUSTERED * -math.log(0.025)
+    _, draw = goodput_case(expected / (k * n), load, n, k, False, service)
     rng = np.random.default_rng([seed, k, n, int(1000 * load)])
     seen = [draw(rng).value != 0.0 for _ in range(replications)]
-    return Cell("no events", load, n, k, replications, 0.0, None, 1.0, _mean(seen), None)
+    return Cell(service.name, "no events", load, n, k, replications, 0.0, None, 1.0, _mean(seen), None)
 
 
 def labels(measured: Sequence[tuple[str, Cell]]) -> list[dict[str, object]]:
@@ -203,14 +200,6 @@ def labels(measured: Sequence[tuple[str, Cell]]) -> list[dict[str, object]]:
     ]
 
 
-def _product_quantile(p: float) -> float:
-    """The p-quantile of the product of two independent unit exponentials: P(XY > t) = 2 sqrt(t) K1(2 sqrt(t))."""
-    from scipy.optimize import brentq
-    from scipy.special import k1
-
-    return float(brentq(lambda t: 2.0 * math.sqrt(t) * k1(2.0 * math.sqrt(t)) - (1.0 - p), 1e-9, 1e3))
-
-
 def _mean(held: Sequence[bool]) -> float | None:
     return sum(held) / len(held) if held else None
 
@@ -218,10 +207,11 @@ def _mean(held: Sequence[bool]) -> float | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replications", type=int, default=200)
-    parser.add_argument("--k", type=int, nargs="+", default=[1, 2, 5])
-    parser.add_argument("--n", type=int, nargs="+", default=[100, 300, 1000, 3000])
+    parser.add_argument("--replications", type=int, default=400)
+    parser.add_argument("--k", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--n", type=int, nargs="+", default=[100, 300, 1000, 3000, 10_000])
     arguments = parser.parse_args()
+    label_table.LEAST = 0  # what is withheld would not be measured
     measured = []
     for label, cell in cells(arguments.seed, arguments.replications, arguments.k, arguments.n):
         measured.append((label, cell))

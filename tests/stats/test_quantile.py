@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tfbench.stats.quantile import carried_quantiles, needed_n, rank, rank_interval, sample_quantile
+from tfbench.stats.quantile import needed_n, rank, rank_interval, sample_quantile
 
 P = st.sampled_from([0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999])
 
@@ -64,16 +64,6 @@ def test_rank_is_not_fooled_by_rounding() -> None:
     assert [rank(n, 0.99) for n in (50, 100, 300, 1000)] == [50, 99, 297, 990]
 
 
-def test_carried_quantiles() -> None:
-    p50, p95, p99 = carried_quantiles(250, (0.5, 0.95, 0.99))
-    assert (p50.settled, p50.n_settled, p50.bounded) == (True, 20, True)
-    assert (p95.settled, p95.n_settled, p95.n_bounded) == (True, 200, 72)
-    assert (p99.settled, p99.n_settled, p99.bounded, p99.n_bounded) == (False, 1000, False, 368)
-    (queued,) = carried_quantiles(250, (0.95,), tau=5.0)
-    assert (queued.settled, queued.n_settled) == (False, 1000)
-    assert not any(one.bounded or one.settled for one in carried_quantiles(0))
-
-
 @pytest.mark.parametrize("p", [0.0, 1.0, -1.0, math.nan])
 def test_p_outside_is_misuse(p: float) -> None:
     with pytest.raises(ValueError, match="p must lie"):
@@ -85,5 +75,3 @@ def test_other_misuse() -> None:
         needed_n(0.9, sides=3)
     with pytest.raises(ValueError, match="level"):
         needed_n(0.9, level=1.0)
-    with pytest.raises(ValueError, match="tau"):
-        carried_quantiles(10, tau=0.5)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.coverage_labels import queue
+from benchmarks.queues import queue
 from tfbench.stats.slope import backlog_slope
 
 SECOND = 1_000_000_000

@@ -3,12 +3,16 @@
 import typer
 
 from tfbench.cli.calibrate import calibrate
+from tfbench.cli.capacity import capacity
+from tfbench.cli.compare import compare
 from tfbench.cli.diff import diff
 from tfbench.cli.engine import engine_app
 from tfbench.cli.freeze import freeze
+from tfbench.cli.gate import gate
 from tfbench.cli.ingest import ingest
 from tfbench.cli.report import report
 from tfbench.cli.run import run
+from tfbench.cli.simulate import simulate
 from tfbench.cli.sql import sql
 from tfbench.core.version import VERSION
 
@@ -36,8 +40,12 @@ def _root(
 
 
 app.command()(run)
+app.command()(simulate)
+app.command()(capacity)
 app.command()(report)
 app.command()(freeze)
+app.command()(compare)
+app.command()(gate)
 app.command()(diff)
 app.command()(sql)
 app.command()(ingest)

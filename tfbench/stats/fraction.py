@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfbench.stats.correlation import worth_together
+from tfbench.stats.correlation import worth_between, worth_between_stretches, worth_together
 from tfbench.stats.interval import BoolArray, FloatArray, Interval, check_level, deflate, interval
-from tfbench.stats.labels import approximate, t_method
+from tfbench.stats.labels import approximate, t_method, withheld
 from tfbench.stats.quantile import sample_quantile
 
 # Fewer effective attempts than this on the rarer side can't tell how they cluster; near misses then help.
@@ -29,6 +29,23 @@ def clopper_pearson(hits: float, n: float, *, level: float = 0.95) -> tuple[floa
     low = 0.0 if hits <= 0.0 else float(betaincinv(hits, n - hits + 1.0, miss))
     high = 1.0 if hits >= n else float(betaincinv(hits + 1.0, n - hits, 1.0 - miss))
     return low, high
+
+
+def one_sided_p(hits: float, n: float, share: float) -> tuple[float, float]:
+    """Exact p-values of "the fraction is at most `share`" and "it is at least `share`"; a small one speaks against it.
+
+    P(X >= hits) and P(X <= hits) of the binomial; hits and n may be fractional (effective attempts). With whole numbers
+    they are `scipy.stats.binomtest(hits, n, share, alternative="greater" | "less").pvalue`.
+    """
+    from scipy.special import betainc
+
+    if not 0.0 <= hits <= n or n <= 0.0:
+        raise ValueError(f"need 0 <= hits <= n and n > 0, not {hits} of {n}")
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"share must lie strictly between 0 and 1, not {share}")
+    at_most = 1.0 if hits <= 0.0 else float(betainc(hits, n - hits + 1.0, share))
+    at_least = 1.0 if hits >= n else float(betainc(n - hits, hits + 1.0, 1.0 - share))
+    return at_most, at_least
 
 
 def pooled_fraction(
@@ -65,7 +82,10 @@ def pooled_fraction(
     else:
         worth = deflate(seen, rarer + 1.0, level)
     if k >= 3:
-        worth = min(worth, _between_runs(good, share, level))
+        of_runs = np.array([float(one.sum()) for one in good]), np.array([float(len(one)) for one in good])
+        worth = min(worth, worth_between(*of_runs, level))
+    else:
+        worth = min(worth, worth_between_stretches(good, None, level))
     worth = max(worth, 1.0)
     low, high = clopper_pearson(min(worth, worth * share), worth, level=level)
 
@@ -82,7 +102,10 @@ def pooled_fraction(
         hi = None
         notes.append(f"all of {n}: a lower bound only")
     name = "Clopper-Pearson on n_eff"
-    figure = "fraction" if 0 < hits < n else "fraction, one bound"
+    figure = ("fraction" if score is not None else "fraction, no score") + ("" if 0 < hits < n else ", one bound")
+    if k < 3 and (reason := withheld(figure, k)):
+        lo = hi = None
+        notes.append(reason)
     method = approximate(name, k, figure, level) if k < 3 else t_method(f"{name} between runs", k)
     return interval(
         share,
@@ -123,6 +146,8 @@ def _few(
         n_eff = min(n_eff, stands_in)
         df = max(rarer, min(beyond, 1.0 - beyond) * stands_in) + 1.0
     worth = deflate(n_eff, df, level)
+    if len(good) < 3:
+        worth = min(worth, worth_between_stretches(near, None, level))
     clear = _margin(flat, np.concatenate(list(good)), upper=upper) / CLEAR
     if clear <= 1.0 or min(share, 1.0 - share) >= NEAR:
         return worth
@@ -140,14 +165,3 @@ def _margin(score: FloatArray, good: BoolArray, *, upper: bool) -> float:
     if not (math.isfinite(median) and math.isfinite(last)):
         return 1.0
     return max(1.0, (1.0 - median) / (last - median))
-
-
-def _between_runs(good: Sequence[BoolArray], share: float, level: float) -> float:
-    """The effective number of attempts that the scatter of the runs' shares allows; inf where they are equal."""
-    k = len(good)
-    sizes = np.array([len(one) for one in good], dtype=np.float64)
-    residuals = np.array([one.sum() for one in good], dtype=np.float64) - share * sizes
-    variance = float(residuals @ residuals) * k / (k - 1) / float(sizes.sum()) ** 2
-    if variance <= 0.0:
-        return float("inf")
-    return deflate(share * (1.0 - share) / variance, k - 1.0, level)

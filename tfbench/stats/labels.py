@@ -24,6 +24,10 @@ MEASURED: dict[tuple[str, int], tuple[int, int]] = {
 }
 
 
+# Bounds that hold less often than this, in percent, are not shown.
+LEAST = 0
+
+
 def approximate(name: str, k: int, figure: str, level: float) -> str:
     """`approximate: NAME (K=k), measured coverage ≈ …`; K above 2 borrows K = 2. Only level 95 % was measured."""
     measured = MEASURED.get((figure, min(k, 2)))
@@ -32,6 +36,14 @@ def approximate(name: str, k: int, figure: str, level: float) -> str:
     worst, best = measured
     span = f"{worst} %" if worst == best else f"{worst}–{best} %"
     return f"approximate: {name} (K={k}), measured coverage ≈ {span}"
+
+
+def withheld(figure: str, k: int) -> str | None:
+    """Why an approximate method's bounds aren't shown: they were measured to hold too rarely. None where they serve."""
+    measured = MEASURED.get((figure, min(k, 2)))
+    if measured is None or measured[0] >= LEAST:
+        return None
+    return f"bounds withheld: those of such runs were measured to hold in {measured[0]} %, not 95 %"
 
 
 def t_method(name: str, k: int) -> str:

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfbench.stats.correlation import Worth, worth_of_each, worth_together
+from tfbench.stats.correlation import Worth, worth_between_stretches, worth_of_each, worth_together
 from tfbench.stats.interval import BoolArray, FloatArray, IntArray, Interval, check_level, deflate, interval
-from tfbench.stats.labels import approximate
+from tfbench.stats.labels import approximate, withheld
 
 # A quantile is settled when each run holds this many effective observations beyond it.
 SETTLED = 10.0
-# Below this many correlation times a run can't tell how long one is, so K <= 2 runs give no far bound.
-OWN_CORRELATION = 50.0
+# K <= 2 runs give both bounds from this many sure observations in all, and from twice SETTLED beyond the quantile:
+# with fewer, runs that took their correlation for too short are most of those that would pass.
+OWN_SCATTER = 300.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,24 +28,6 @@ class Clusters:
 
     values: FloatArray
     owner: IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What n attempts per run can say about one quantile, at best.
-
-    Args:
-        p: the quantile.
-        bounded: whether independent observations give it an upper bound at all.
-        settled: whether the figure is shown with both bounds: n_eff * min(p, 1 - p) >= 10.
-        n_bounded, n_settled: attempts per run it takes.
-    """
-
-    p: float
-    bounded: bool
-    settled: bool
-    n_bounded: int
-    n_settled: int
 
 
 def check_p(p: float) -> None:
@@ -99,25 +82,6 @@ def rank_interval(n: int, p: float, *, level: float = 0.95) -> tuple[int | None,
     return lower if lower >= 1 else None, upper if upper <= n else None
 
 
-def carried_quantiles(
-    n: int, ps: Sequence[float] = (0.5, 0.9, 0.95, 0.99, 0.999), *, tau: float = 1.0, level: float = 0.95
-) -> tuple[Carried, ...]:
-    """Which quantiles n attempts per run can carry, before anything is sent.
-
-    Args:
-        n: attempts per run.
-        tau: correlation time in attempts, n_eff = n / tau. 1 is the best case; queues at load 0.5 and 0.8 have 5 to 40.
-    """
-    if not tau >= 1.0:
-        raise ValueError(f"tau must be at least 1, not {tau}")
-    result = []
-    for p in ps:
-        n_bounded = math.ceil(needed_n(p, level=level) * tau)
-        n_settled = math.ceil(SETTLED * tau / min(p, 1.0 - p) - 1e-6)
-        result.append(Carried(p, n >= n_bounded, n >= n_settled, n_bounded, n_settled))
-    return tuple(result)
-
-
 def worth_by_run(values: Sequence[FloatArray], owners: Sequence[IntArray] | None, p: float) -> list[Worth]:
     """What each run is worth at its own p-quantile."""
     return worth_of_each([_inside(one, sample_quantile(one, p), float(one.max())) for one in values], owners)
@@ -151,19 +115,29 @@ def pooled_quantile(
         values: one float64 array [n] per run, n >= 1, in schedule order, +inf allowed.
         owners: as in `Clusters`, one per run, or None.
 
-    The indicator 1{x <= q} gives n_eff (its own scatter between runs included); n_eff is deflated for being estimated;
-    the ranks of that many independent observations are then looked up in the sample. The bounds span the runs' own
-    quantiles. Where the quantile isn't settled, only the bound on the near side holds (its measured coverage is the
-    label): a short run rarely sees the tail, so the far bound is withheld.
+    The indicator 1{x <= q} gives n_eff: the smallest of what its correlation time, the scatter of stretches and that
+    between runs allow, each deflated for being estimated. The ranks of that many independent observations are then
+    looked up in the sample. The bounds span the runs' own quantiles. Where too few observations remain, only the bound
+    on the near side holds: a short run rarely sees the tail, and those that pass for long have taken their correlation
+    for too short. A method measured to hold too rarely shows no bounds (`labels.withheld`).
     """
     k = len(values)
     everything = np.sort(np.concatenate(list(values)))
     n = len(everything)
     value = float(everything[rank(n, p) - 1])
     by_run = worth_by_run(values, owners, p)
-    together = worth_together([_inside(one, value, float(everything[-1])) for one in values], owners)
+    inside = [_inside(one, value, float(everything[-1])) for one in values]
+    together = worth_together(inside, owners)
     n_eff = together.n_eff
-    independent = max(1, int(deflate(n_eff, min(n_eff * min(p, 1.0 - p), together.draws) + 1.0, level)))
+    # Gaps of one request aren't seen to correlate where there are few requests: none counts for more than one.
+    seen = n_eff if owners is None else min(n_eff, together.draws)
+    worth = deflate(seen, min(seen * min(p, 1.0 - p), together.draws) + 1.0, level)
+    worth = min(worth, worth_between_stretches(inside, owners, level))
+    settled = is_settled(by_run, p)
+    enough = max(OWN_SCATTER, 2 * SETTLED / min(p, 1.0 - p))
+    whole = settled and worth >= enough
+    # Runs that pass narrowly mostly overrate themselves.
+    independent = max(1, int(worth - enough / 2 if whole else worth))
     low, high = rank_interval(independent, p, level=level)
     # Rank r of that many observations sits where rank r (n + 1) / (independent + 1) of n does.
     step = (n + 1) / (independent + 1)
@@ -174,10 +148,6 @@ def pooled_quantile(
     hi = None if hi is None else max(hi, *own)
 
     notes = list(reasons)
-    settled = is_settled(by_run, p)
-    draws = min(one.draws for one in by_run)
-    enough = max(OWN_CORRELATION, SETTLED / min(p, 1.0 - p))
-    whole = settled and draws >= enough
     if math.isinf(value):
         notes.append(infinite_reason(everything, p))
         lo = lo if lo is not None and math.isfinite(lo) else None
@@ -186,20 +156,26 @@ def pooled_quantile(
         notes.append(f"the upper bound falls on attempts that failed ({_failed(everything)})")
     if not whole:
         if settled:
-            notes.append(f"too short to tell its own correlation: {draws:.0f} correlation times, not {enough:.0f}")
+            notes.append(
+                f"too short to tell its own correlation: worth {worth:.0f} observations for sure, "
+                f"both bounds take {enough:.0f} with K={k}"
+            )
         else:
             notes.append(unsettled_reason(by_run, p))
         lo, hi = (lo, None) if p >= 0.5 else (None, hi)
         if (lo if p >= 0.5 else hi) is None:
             notes.append(f"P{100 * p:g} can't be bounded by {n} observations")
-    kind = "gaps" if owners is not None else "quantile"
+    kind = ("gaps" if owners is not None else "quantile") + ("" if whole else ", one bound")
+    if reason := withheld(kind, k):
+        lo = hi = None
+        notes.append(reason)
     name = "ranks with n_eff over requests" if owners is not None else "ranks with n_eff"
     return interval(
         value,
         lo,
         hi,
         level=level,
-        method=approximate(name, k, kind if whole else f"{kind}, one bound", level),
+        method=approximate(name, k, kind, level),
         n=n,
         n_eff=n_eff,
         k=k,

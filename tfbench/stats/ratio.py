@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfbench.stats.interval import FloatArray, IntArray, Interval, interval, student_t
-from tfbench.stats.labels import approximate
+from tfbench.stats.labels import approximate, withheld
 
 # Time blocks over all runs; the widest of the intervals is taken, since correlation may outlast short blocks.
-BLOCKS = (10, 20, 30)
+BLOCKS = (5, 10, 20, 30)
 # Events per run below which a ratio isn't settled.
 SETTLED_EVENTS = 10
+# Good attempts come in clusters, between queues, so none may be seen of this many times what singles allow.
+CLUSTERED = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +80,7 @@ class RatioRun:
 def pooled_ratio(runs: Sequence[RatioRun], *, scale: float, level: float, reasons: Sequence[str] = ()) -> Interval:
     """scale * sum(num) / sum(den) over all runs, bounded by the scatter between time blocks. Approximate.
 
-    Delta method on log r: se(r) = sqrt(sum (Y_j - r X_j)^2 / (m (m - 1))) / Xbar over m equal blocks of the window,
-    t_{m-1}; for 10, 20 and 30 blocks in all, the widest. Blocks that all agree still leave the event at either edge:
-    the bounds are then one event more or less.
+    Blocks that all agree still leave the event at either edge: the bounds are then one event more or less.
     """
     k = len(runs)
     num, den = sum(run.total(run.num) for run in runs), sum(run.total(run.den) for run in runs)
@@ -90,21 +90,16 @@ def pooled_ratio(runs: Sequence[RatioRun], *, scale: float, level: float, reason
         return _zero_ratio(runs, num, den, scale=scale, level=level, reasons=reasons)
     value = num / den
     notes = [*reasons, *few_events_reason(events)]
-    half = 0.0
-    for blocks in BLOCKS:
-        per_run = max(2, blocks // k)
-        # Each block's share of either sum: se(r) / r without a unit, whatever the size of the amounts.
-        y = np.concatenate([_blocks(run, run.num, per_run) for run in runs]) / num
-        x = np.concatenate([_blocks(run, run.den, per_run) for run in runs]) / den
-        m = len(y)
-        residual = y - x
-        half = max(half, student_t(level, m - 1) * math.sqrt(float(residual @ residual) * m / (m - 1)))
+    half = block_half_width(runs, level)
     lo: float | None = value * math.exp(-min(half, 700.0))
     hi: float | None = value * math.exp(min(half, 700.0))
     if half < 1e-9:
         edge = edge_share(runs)
         lo, hi = value * (1.0 - edge) if edge < 1.0 else None, value * (1.0 + edge)
         notes.append("equal time blocks: bounds are one event more or less")
+    if reason := withheld("ratio", k):
+        lo = hi = None
+        notes.append(reason)
     return interval(
         scale * value,
         None if lo is None else scale * lo,
@@ -116,6 +111,25 @@ def pooled_ratio(runs: Sequence[RatioRun], *, scale: float, level: float, reason
         settled=settled,
         reasons=notes,
     )
+
+
+def block_half_width(runs: Sequence[RatioRun], level: float) -> float:
+    """Half the width of the interval for the log of sum(num) / sum(den), both positive; 0 where all blocks agree.
+
+    Delta method: se(r) = sqrt(sum (Y_j - r X_j)^2 / (m (m - 1))) / Xbar over m equal blocks of the window, t_{m-1}; for
+    5, 10, 20 and 30 blocks in all, the widest.
+    """
+    num, den = sum(run.total(run.num) for run in runs), sum(run.total(run.den) for run in runs)
+    half = 0.0
+    for blocks in BLOCKS:
+        per_run = max(2, blocks // len(runs))
+        # Each block's share of either sum: se(r) / r without a unit, whatever the size of the amounts.
+        y = np.concatenate([_blocks(run, run.num, per_run) for run in runs]) / num
+        x = np.concatenate([_blocks(run, run.den, per_run) for run in runs]) / den
+        m = len(y)
+        residual = y - x
+        half = max(half, student_t(level, m - 1) * math.sqrt(float(residual @ residual) * m / (m - 1)))
+    return half
 
 
 def few_events_reason(events: Sequence[int]) -> list[str]:
@@ -148,10 +162,11 @@ def _blocks(run: RatioRun, side: FloatArray | None, count: int) -> FloatArray:
 def _zero_ratio(
     runs: Sequence[RatioRun], num: float, den: float, *, scale: float, level: float, reasons: Sequence[str]
 ) -> Interval:
-    """A ratio with a zero side: no event in n is compatible with up to -ln(a / 2) expected ones (3.7 at 95 %)."""
+    """A ratio with a zero side: no event is compatible with up to -ln(a / 2) expected ones, 3.7 at 95 %, if they come
+    singly. They come in clusters, so it is taken CLUSTERED times as large."""
     k = len(runs)
     sizes = [run.event_size for run in runs if run.event_size is not None]
-    most = -math.log((1.0 - level) / 2) * max(sizes) if len(sizes) == k else None
+    most = -CLUSTERED * math.log((1.0 - level) / 2) * max(sizes) if len(sizes) == k else None
     notes = list(reasons)
     value: float | None = None
     lo: float | None = None
@@ -165,6 +180,9 @@ def _zero_ratio(
     else:
         lo = None if most is None else scale * num / most
         notes.append("infinite: nothing to divide by; a lower bound only" if lo else "infinite: nothing to divide by")
+    if reason := withheld("no events, one bound", k):
+        lo = hi = None
+        notes.append(reason)
     return interval(
         value,
         lo,

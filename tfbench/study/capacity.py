@@ -1,0 +1,392 @@
+"""A capacity search: the highest load that meets a target. `tfbench.stats.search` decides, here runs are made.
+
+A search is a study: its probes are runs like any others, in the warehouse and in the report. A probe's run is long
+enough to show, if all goes well, that the target is met; apart from that and its load it is what the manifest says.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfbench.core.errors import EndpointError, Interrupted, UsageError
+from tfbench.core.kinds import Mode
+from tfbench.manifest import Frozen, Manifest, RunPlan, freeze, parse_manifest
+from tfbench.manifest.limits import MAX_ARRIVALS, MAX_RUN_S, MAX_USERS
+from tfbench.manifest.plan import run_seed
+from tfbench.metrics.samples import Flags
+from tfbench.stats.combine import combine_fraction
+from tfbench.stats.search import Answer, Evidence, SearchPlan, conclude, decide, leans, needed_requests, next_probe
+from tfbench.study.conduct import is_gone, open_study, release, usage_notes
+from tfbench.study.host import host_facts
+from tfbench.study.interrupts import counted_interrupts
+from tfbench.study.ready import ready
+from tfbench.study.record import RunDone, Study, keep, new_study
+from tfbench.study.run_one import run_one
+from tfbench.study.simulate import System, check_system, simulate_run
+from tfbench.study.target import Target, read_sample
+from tfbench.study.watch import Silent, Watcher
+from tfbench.verdict.stability import UNSTABLE
+from tfbench.verdict.validity import INVALID, Verdict
+from tfbench.warehouse import Warehouse
+
+_MARGIN = 2
+"""A run expects so many times the independent requests that can show the target met: those of a queue count less."""
+KIND = "capacity"
+"""The kind of the verdict that holds a search's answer; it stands at the study's last run."""
+_RANGE = 4096.0
+"""Without --lo and --hi the search ends this far from where it started."""
+_WAIT_S = 60.0
+"""How long a reader may hold the warehouse before a search gives up on getting in."""
+
+MakeRun = Callable[[Frozen, RunPlan, Callable[[], int]], RunDone]
+"""Makes one run of a manifest and closes its bundle; the last argument counts presses of Ctrl-C."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One load of the evidence table.
+
+    runs: fit ones, of which `unstable` had a growing backlog; `unfit` more were INVALID. counted: their requests.
+    value, lo, hi: the share of good ones, with its bounds at `level`. met: the decision; leans: what the share alone
+    says.
+    """
+
+    load: float
+    runs: int
+    unfit: int
+    unstable: int
+    counted: int
+    value: float | None
+    lo: float | None
+    hi: float | None
+    level: float
+    met: bool | None
+    leans: bool | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a search found; `rows` by load, `unit` of the loads."""
+
+    study_id: str
+    warehouse: Path
+    target: Target
+    unit: str
+    answer: Answer
+    rows: tuple[Row, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Plain JSON values: what the warehouse keeps and `--json` prints."""
+        return {
+            "target": {"figure": self.target.figure, "value": self.target.value, "words": self.target.words},
+            "unit": self.unit,
+            **asdict(self.answer),
+            "evidence": [asdict(row) for row in self.rows],
+        }
+
+
+class SearchWatcher(Watcher, Protocol):
+    """Told of a search's progress besides that of its runs."""
+
+    def search_started(
+        self, study_id: str, name: str, target: Target, plan: SearchPlan, notes: tuple[str, ...]
+    ) -> None:
+        """Before the first probe."""
+
+    def probe_ended(self, row: Row, so_far: Answer) -> None:
+        """A load has been decided upon, with what the search would answer now."""
+
+
+class SilentSearch(Silent):
+    """Watches nothing."""
+
+    def search_started(
+        self, study_id: str, name: str, target: Target, plan: SearchPlan, notes: tuple[str, ...]
+    ) -> None:
+        del study_id, name, target, plan, notes
+
+    def probe_ended(self, row: Row, so_far: Answer) -> None:
+        del row, so_far
+
+
+def find_capacity(
+    manifest: Manifest,
+    warehouse: Path,
+    target: Target,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    max_runs: int = 60,
+    budget_s: float | None = None,
+    watcher: SearchWatcher | None = None,
+    workers: int = 1,
+) -> Capacity:
+    """Search the highest rate (or concurrency) at which `manifest`'s system meets `target`.
+
+    The search starts at the manifest's first load and keeps within [low, high]; it ends after `max_runs` runs, or
+    before a run that would exceed `budget_s` seconds. Raises as `run_study` does; after Ctrl-C the answer so far is
+    kept too.
+    """
+    plan = search_plan(manifest, low=low, high=high, max_runs=max_runs)
+    watcher = watcher or SilentSearch()
+    context = open_study(manifest, warehouse, watcher, workers=workers)
+
+    def make(frozen: Frozen, run: RunPlan, stop: Callable[[], int]) -> RunDone:
+        return run_one(ready(replace(context, frozen=frozen), run, watcher), run, watcher, stop)
+
+    try:
+        return search(context, make, warehouse, target, plan, watcher, budget_s=budget_s, notes=usage_notes(context))
+    finally:
+        release(context)
+
+
+def simulate_capacity(
+    manifest: Manifest,
+    warehouse: Path,
+    target: Target,
+    system: System,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    max_runs: int = 60,
+    budget_s: float | None = None,
+    watcher: SearchWatcher | None = None,
+) -> Capacity:
+    """`find_capacity` in virtual time, of a simulated `system`. `budget_s` is real time. Raises as `simulate_study`."""
+    plan = search_plan(manifest, low=low, high=high, max_runs=max_runs)
+    check_system(system)
+    watch = watcher or SilentSearch()
+    Warehouse.open(warehouse).close()
+    study = new_study(freeze(manifest), warehouse, host_facts() | {"simulated": True})
+
+    def make(frozen: Frozen, run: RunPlan, stop: Callable[[], int]) -> RunDone:
+        return simulate_run(replace(study, frozen=frozen), run, system, watch, stop)
+
+    return search(study, make, warehouse, target, plan, watch, budget_s=budget_s)
+
+
+def search_plan(manifest: Manifest, *, low: float | None, high: float | None, max_runs: int = 60) -> SearchPlan:
+    """Where the search starts and may go. Raises UsageError for a manifest or bounds that can't be searched."""
+    load = manifest.load
+    whole = load.mode is Mode.CLOSED
+    if load.ramp is not None:
+        raise UsageError("capacity: load.ramp moves the rate within a run; remove it (--set load.ramp=null)")
+    for name, given in (("--lo", low), ("--hi", high)):
+        if given is not None and not 0.0 < given < math.inf:
+            raise UsageError(f"{name} {given:g}: must be a load above 0")
+        if given is not None and whole and given != int(given):
+            raise UsageError(f"{name} {given:g}: a closed loop has whole users")
+    first = load.points[0]
+    if math.isinf(first):
+        raise UsageError("capacity: load.rates begins with inf, which is no load to start from; give a number first")
+    most = float(MAX_USERS) if whole else _most(manifest)
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"--lo {low:g} lies above --hi {high:g}; exchange them")
+    if (low or 0.0) > most:
+        raise UsageError(f"--lo {low:g}: a run may have at most {most:g} {'users' if whole else 'requests/s'}")
+    high = min(max(first, low or 0.0) * _RANGE, most) if high is None else min(high, most)
+    start = min(max(first, low or 0.0), high)
+    low = (1.0 if whole else start / _RANGE) if low is None else low
+    return SearchPlan(start=start, low=low, high=high, whole=whole, max_runs=max_runs)
+
+
+def _most(manifest: Manifest) -> float:
+    """About the highest rate whose schedule a run may hold."""
+    load = manifest.load
+    seconds = load.warmup_s if load.duration_s is None else load.warmup_s + load.duration_s + load.drain_s
+    return 0.9 * MAX_ARRIVALS / max(seconds, 1.0)
+
+
+def search(
+    study: Study,
+    make: MakeRun,
+    warehouse: Path,
+    target: Target,
+    plan: SearchPlan,
+    watcher: SearchWatcher,
+    *,
+    budget_s: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> Capacity:
+    """Conduct a search with the runs that `make` makes, and keep the answer beside them."""
+    least = _MARGIN * needed_requests(target.share, plan.level)
+    first_s = _run_s(at_load(study.frozen, plan.start, least), plan.start)
+    if budget_s is not None and first_s > budget_s:
+        raise UsageError(
+            f"--budget-s {budget_s:g}: one run at {plan.start:g} takes {first_s:.4g} s ({least} requests, warm-up); "
+            "raise it, lower the target, or start from a higher load"
+        )
+    notes += _length_notes(study.frozen, target, least)
+    watcher.search_started(study.study_id, study.frozen.manifest.name, target, plan, notes)
+    return _Conductor(study, make, warehouse, target, plan, watcher, least, budget_s).conduct()
+
+
+@dataclass
+class _Load:
+    """A load under search; `row` is what the last look at it said."""
+
+    load: float
+    samples: list[Flags] = field(default_factory=list)
+    unfit: int = 0
+    unstable: int = 0
+    row: Row | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        met, leans = (None, None) if self.row is None else (self.row.met, self.row.leans)
+        return Evidence(self.load, len(self.samples), self.unfit, met, leans)
+
+
+@dataclass
+class _Conductor:
+    """Makes the runs a search asks for. `least`: requests a run must expect; `done`: the runs made."""
+
+    study: Study
+    make: MakeRun
+    warehouse: Path
+    target: Target
+    plan: SearchPlan
+    watcher: SearchWatcher
+    least: int
+    budget_s: float | None
+    loads: dict[float, _Load] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    began_s: float = field(default_factory=time.monotonic)
+
+    def conduct(self) -> Capacity:
+        while not isinstance(step := next_probe(self.plan, self._evidence()), Answer):
+            at = self.loads.setdefault(step.load, _Load(step.load))
+            in_time = self._probe(at, len(at.samples) + step.runs)
+            at.row = _row(at, self.target, self.plan)
+            self.watcher.probe_ended(at.row, conclude(self.plan, self._evidence(), "so far"))
+            if not in_time:
+                step = conclude(self.plan, self._evidence(), f"the budget of {self.budget_s:g} s is spent")
+                break
+        return self._keep_answer(step)
+
+    def _evidence(self) -> list[Evidence]:
+        return [one.evidence for one in self.loads.values()]
+
+    def _probe(self, at: _Load, runs: int) -> bool:
+        """Runs at a load until it has `runs` fit ones, the client has failed too often or the runs are spent.
+
+        False where time ran out.
+        """
+        while len(at.samples) < runs and at.unfit < self.plan.unfit_tries and len(self.done) < self.plan.max_runs:
+            frozen = at_load(self.study.frozen, at.load, self.least)
+            left_s = math.inf if self.budget_s is None else self.budget_s - (time.monotonic() - self.began_s)
+            if _run_s(frozen, at.load) > left_s and self.done:
+                return False
+            self._run(at, frozen)
+        return True
+
+    def _run(self, at: _Load, frozen: Frozen) -> None:
+        repeat = len(at.samples) + at.unfit
+        seed, salt = run_seed(frozen.manifest.load.seed, at.load, repeat)
+        run = RunPlan(list(self.loads).index(at.load), at.load, repeat, len(self.done), seed, salt)
+        self.watcher.run_started(run)
+        with counted_interrupts() as presses:
+            done = self.make(frozen, run, presses)
+            end = keep(self.study, run, done, self.warehouse)
+            stopped = presses() > 0
+        self.done.append(done.run_id)
+        self.watcher.run_ended(end)
+        self._stop_if(stopped, done)
+        verdicts = {verdict.kind: verdict.verdict for verdict in end.verdicts}
+        if verdicts.get("validity") == INVALID:
+            at.unfit += 1
+            return
+        with Warehouse.open(self.warehouse, read_only=True, wait_s=_WAIT_S) as store:
+            at.samples.append(read_sample(store.con, done.run_id, self.target))
+        at.unstable += verdicts.get("stability") == UNSTABLE
+
+    def _stop_if(self, stopped: bool, done: RunDone) -> None:
+        gone = is_gone(done)
+        if not stopped and not gone:
+            return
+        self._keep_answer(conclude(self.plan, self._evidence(), "interrupted" if stopped else "the endpoint is gone"))
+        kept = f"{len(self.done)} runs and what they say are kept as study {self.study.study_id} in {self.warehouse}"
+        if stopped:
+            raise Interrupted(f"interrupted: {kept}")
+        url = self.study.frozen.manifest.endpoint.url
+        raise EndpointError(f"{url}: the endpoint is gone ({done.first_error}); {kept}")
+
+    def _keep_answer(self, answer: Answer) -> Capacity:
+        rows = sorted((one.row for one in self.loads.values() if one.row is not None), key=lambda row: row.load)
+        unit = "users" if self.plan.whole else "requests/s"
+        capacity = Capacity(self.study.study_id, self.warehouse, self.target, unit, answer, tuple(rows))
+        verdict = Verdict(KIND, answer.status, ()).row(self.done[-1]) | {"reasons": capacity.document()}
+        with Warehouse.open(self.warehouse, wait_s=_WAIT_S) as store:
+            store.add_verdicts([verdict])
+        return capacity
+
+
+def at_load(frozen: Frozen, load: float, requests: int) -> Frozen:
+    """`frozen` for a probe at `load`, with at least `requests` expected; its document and ids stay the study's.
+
+    A closed loop by duration is as long as the manifest says: how many requests it makes, the system decides.
+    """
+    given = frozen.manifest.load
+    changes: dict[str, Any] = {"concurrency": [int(load)]} if given.mode is Mode.CLOSED else {"rates": [load]}
+    if given.timestamps is not None:
+        pass  # recorded arrivals are as many as they are
+    elif given.count is not None:
+        changes["count"] = max(given.count, requests)
+    elif given.mode is not Mode.CLOSED and given.duration_s is not None:
+        changes["duration_s"] = min(max(given.duration_s, requests / load), MAX_RUN_S / 2)
+    document = {**frozen.document, "load": {**frozen.document["load"], **changes}}
+    return replace(frozen, manifest=parse_manifest(document, f"a probe at {load:g}"))
+
+
+def _run_s(frozen: Frozen, load: float) -> float:
+    """How long a run will last at least, in seconds; 0 where only the system knows."""
+    given = frozen.manifest.load
+    if given.duration_s is not None:
+        return given.warmup_s + given.duration_s
+    return 0.0 if given.mode is Mode.CLOSED else given.warmup_s + (given.count or 0) / load
+
+
+def _length_notes(frozen: Frozen, target: Target, least: int) -> tuple[str, ...]:
+    load = frozen.manifest.load
+    if load.timestamps is not None:
+        return ()
+    return (
+        f"to show a share of {target.share:g} a run takes some {least} requests: "
+        + (
+            "give a duration_s with as many"
+            if load.mode is Mode.CLOSED and load.count is None
+            else "shorter ones are made so long"
+        ),
+    )
+
+
+def _row(at: _Load, target: Target, plan: SearchPlan) -> Row:
+    runs = len(at.samples)
+    level = plan.level
+    if not runs:
+        why = f"{at.unfit} runs were INVALID" if at.unfit else "no run was made"
+        return Row(at.load, 0, at.unfit, 0, 0, None, None, None, level, None, None, why)
+    flags = at.samples
+    share = combine_fraction([one.value for one in flags], score=[one.score for one in flags], level=level)
+    met = decide(share, target.share, unstable=at.unstable)
+    reason = share.reason
+    if met is False and 2 * at.unstable > runs:
+        reason = f"unstable: the backlog grew in {at.unstable} of {runs} runs"
+    return Row(
+        at.load,
+        runs,
+        at.unfit,
+        at.unstable,
+        share.n,
+        share.value,
+        share.lo,
+        share.hi,
+        level,
+        met,
+        leans(share, target.share),
+        reason,
+    )
