@@ -1,6 +1,5 @@
 """Prompts: deterministic, right in length, and different from the first word on."""
 
-import dataclasses
 import hashlib
 import itertools
 import pickle
@@ -102,7 +101,7 @@ def test_a_runs_prompts_share_their_prefix_and_nothing_else(n: int) -> None:
 def test_an_item_without_its_text_is_the_same_otherwise() -> None:
     run = workloads(cancel={"share": 0.5, "after_s": 1}, input_tokens=4, classes=CLASSES, shared_prefix_tokens=3)[0]
     for i in range(50):
-        assert run.item(i, text=False) == dataclasses.replace(run.item(i), prompt="")
+        assert run.item(i, text=False) == run.item(i)._replace(prompt="")
 
 
 def test_these_are_the_prompts() -> None:

@@ -1,6 +1,5 @@
 """Priming: the requests that leave a system's prefix cache as warm as the manifest declares."""
 
-import dataclasses
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,14 +30,14 @@ def prime_items(manifest: Manifest, plan: RunPlan) -> Iterator[tuple[int, Item]]
     workload = build_workload(manifest, plan)
     own = ((i, workload.item(i)) for i in range(prime.count))
     for i, item in own if prime.set == "prompts" else _prefixed(workload, prime.count):
-        yield i, dataclasses.replace(item, max_tokens=1, cancel=False)
+        yield i, item._replace(max_tokens=1, cancel=False)
 
 
 def _prefixed(workload: Workload, count: int) -> Iterator[tuple[int, Item]]:
     """The shared prefix with further words that are nobody's, for every LoRA and tenant: they share no cache."""
     owners = dict.fromkeys((kind.tenant, kind.lora) for kind in workload.kinds)
     for i, (tenant, lora) in enumerate((owner for owner in owners for _ in range(count)), start=_FIRST):
-        yield i, dataclasses.replace(workload.item(i), class_name=None, tenant=tenant, lora=lora)
+        yield i, workload.item(i)._replace(class_name=None, tenant=tenant, lora=lora)
 
 
 def cache_facts(manifest: Manifest, primes: int, *, flushed: bool) -> dict[str, Any]:

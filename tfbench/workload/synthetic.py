@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from tfbench.manifest import Manifest, RunPlan, TrafficClass
 from tfbench.manifest import workload as manifest_workload
@@ -25,10 +26,10 @@ _TITLES = tuple(word.capitalize() for word in WORDS)
 _TABLE = WORDS * (65_536 >> _BITS)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One request to be sent. `input_tokens` is the target, one per word; the server's usage tells the true count.
+class Item(NamedTuple):
+    """One request to be sent.
 
+    `input_tokens` is the target, one per word; the server's usage tells the true count.
     The shared prefix is in it. `class_name`, `tenant` and `lora` are its traffic class's (None without); `cancel`: the
     plan cuts it short.
     """
