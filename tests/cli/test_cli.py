@@ -64,6 +64,7 @@ def test_run_report_sql_from_end_to_end(manifest: Path, engine: RunningEngine, t
     done = tfbench("run", manifest, "--url", engine.url, "--warehouse", store, *QUICK)
     assert done.returncode in (0, 4), done.stderr
     assert "run 1/1 load 20" in done.stderr and " report last --warehouse " in done.stdout
+    assert done.stderr.count(f"new warehouse {store}") == 1
     page = tmp_path / "report.html"
     assert tfbench("report", "last", "--warehouse", store, "--html", page).returncode == 0
     assert page.read_text().startswith("<!doctype html>") or "<html" in page.read_text()[:200].lower()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from aiohttp import web
 from tfbench.cli.engine import serve
 from tfbench.core.errors import EndpointError, UsageError
 from tfbench.engine.config import EngineConfig, config_from_json, config_to_json
+from tfbench.engine.profile import engine_profile
 from tfbench.engine.runtime import Runtime
 from tfbench.engine.server import make_app
+from tfbench.manifest import load_manifest
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
 SETTINGS = PAGE.split("## Settings")[1].split("\n## ")[0]
 
 
@@ -62,6 +66,33 @@ def test_a_profile_gives_the_settings_and_bad_ones_name_the_file(tmp_path: Path)
         serve(port=0, profile="reference", config=path)
     with pytest.raises(UsageError, match="port: expected 0 to 65535"):
         serve(port=-1, profile="reference")
+
+
+@pytest.mark.parametrize(
+    ("profile", "model", "tail"),
+    [
+        (None, None, ""),
+        ("h100-llama-3.1-8b", None, " --set model.name=llama-3.1-8b"),
+        (None, "a b", " --set 'model.name=a b'"),
+    ],
+)
+def test_it_says_how_to_measure_it(
+    profile: str | None,
+    model: str | None,
+    tail: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = "http://127.0.0.1:8000/v1"
+    monkeypatch.setattr("tfbench.core.precedence.take_precedence", lambda: None)
+    monkeypatch.setattr("tfbench.engine.main.run_server", lambda *_, on_ready, **__: on_ready(url))
+    serve(profile=profile, model=model)
+    assert capsys.readouterr().err == f"try: tfbench run manifests/quickstart.toml --url {url}{tail}\n"
+    words = shlex.split(tail)
+    overrides = words[1:]
+    served = EngineConfig() if profile is None else engine_profile(profile)
+    manifest = load_manifest(ROOT / "manifests" / "quickstart.toml", overrides)
+    assert manifest.model.name == (model or served.model)
 
 
 def test_the_page_lists_every_setting_with_its_default() -> None:

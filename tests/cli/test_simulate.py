@@ -27,6 +27,8 @@ def test_simulate_and_report_from_end_to_end(manifest: Path) -> None:
     store = manifest.parent / "w.duckdb"
     done = simulate(manifest, "--profile", "reference")
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"new warehouse {store}") == 1
+    assert "SIMULATED on reference" in done.stdout
     assert "SIMULATED small: 1 run, no system is measured" in done.stderr
     assert "simulated run 1/1 load 20 repeat 0: " in done.stderr
     assert "SIMULATED" in done.stdout and " report last --warehouse " in done.stdout
@@ -34,7 +36,13 @@ def test_simulate_and_report_from_end_to_end(manifest: Path) -> None:
     assert document["study"]["simulated"] is True and [run["origin"] for run in document["runs"]] == ["simulated"]
     page = manifest.parent / "report.html"
     assert tfbench("report", "last", "--warehouse", store, "--html", page).returncode == 0
-    assert "SIMULATED" in page.read_text()
+    assert "<title>SIMULATED on reference · " in page.read_text()
+    assert document["study"]["profiles"] == ["reference"] and document["study"]["planned_runs"] == 1
+    assert "new warehouse" not in simulate(manifest, "--profile", "reference").stderr
+    other = manifest.parent / "r.json"
+    other.write_bytes(page.read_bytes())
+    refused = simulate(manifest, "--profile", "reference", "--warehouse", other)
+    one_line(refused, 2, "r.json", "not a DuckDB file")
 
 
 def test_json_is_one_document_and_the_same_every_time(manifest: Path, tmp_path: Path) -> None:

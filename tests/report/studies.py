@@ -8,6 +8,7 @@ from tests.report.sample import HOSTILE, STEMS, Sample
 from tfbench.core.kinds import Outcome
 from tfbench.report.model import Definition, ReportData
 
+PROFILES = ("h100-llama-3.1-8b-chunked", "h100-llama-3.1-8b-static")
 MEDIANS = {"ttft": 80.0, "tpot": 11.0, "icl": 10.5, "e2e": 1500.0}
 
 
@@ -188,6 +189,24 @@ def arms() -> ReportData:
     return sample.data()
 
 
+def profiles(done: int = 12, origin: str = "simulated") -> ReportData:
+    """Two simulated profiles whose names begin alike as arms; of the 12 planned runs the first `done` were made."""
+    sample = Sample()
+    sample.manifest["load"] |= {"rates": [4, 16], "repeats": 3}
+    sample.host |= {"simulated": True, "profiles": list(PROFILES)}
+    for load in (4.0, 16.0):
+        for name, good in zip(PROFILES, (0.945, 0.6), strict=True):
+            sample.add_runs(load, 3, arm=name, origin=origin)
+            sample.add_figure(load, "goodput_requests_per_s", "requests/s", load * good, arm=name)
+            sample.add_figure(load, "client_lag_p99_ms", "ms", 0.0, arm=name)
+            sample.add_outcomes(load, 3, {"ok": 100}, arm=name)
+    for run in sample.runs:
+        run["observed"] = json.dumps({"profile": run["arm"]})
+    sample.runs.sort(key=lambda run: (run["repeat"], run["load_value"], run["arm"]))
+    del sample.runs[done:]
+    return sample.data()
+
+
 def closed() -> ReportData:
     """A closed loop: nobody judged its stability, and no share sent can be told of a plan that has no number."""
     sample = Sample(mode="closed")
@@ -284,6 +303,7 @@ SAMPLES: dict[str, Callable[[], ReportData]] = {
     "lone": lone,
     "all_failed": all_failed,
     "arms": arms,
+    "profiles": profiles,
     "closed": closed,
     "at_zero": at_zero,
     "searched": searched,

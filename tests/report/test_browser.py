@@ -1,6 +1,7 @@
 """A report opened in headless Chromium. Without one, what the written page itself can tell is checked."""
 
 import html
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.report.pages import Page, chromium, injected, opened
 from tests.report.sample import HOSTILE
 from tests.report.studies import SAMPLES
-from tfbench.report import write_html
+from tfbench.report import html_report, write_html
 from tfbench.report.escape import plain
 from tfbench.report.sections import sections
 from tfbench.report.theme import THEMES
@@ -65,6 +66,32 @@ def test_hostile_text_is_painted_as_text(tmp_path: Path) -> None:
         _, _, bars = dom.partition('data-drawing="outcomes"')
         painted = html.escape(HOSTILE[4], quote=False)
         assert f">{painted}</text>" in bars, "an outcome's name in the legend"
+
+
+PROBE = """<script>addEventListener("load", () => setTimeout(() => {
+  const [page, nav] = [document.documentElement, document.querySelector("nav")];
+  const over = [page, nav].map(one => one.scrollWidth - one.clientWidth);
+  parent.postMessage([innerWidth, ...over].join(" "), "*");
+}, 2000))</script></body>"""
+FRAME = """<!doctype html><body><script>addEventListener("message", e => document.body.id = e.data)</script>
+<iframe src="probed.html" style="border: 0" width="{width}" height="1000"></iframe>"""
+
+
+@pytest.mark.parametrize("width", [1200, 420])
+@pytest.mark.parametrize("name", ["healthy", "profiles"])
+def test_nothing_is_wider_than_the_page(name: str, width: int, tmp_path: Path) -> None:
+    browser = chromium()
+    text = html_report(SAMPLES[name]())
+    assert "flex-wrap: wrap" in text.partition(".toc {")[2].partition("}")[0]
+    if browser is None:
+        return
+    # The probe isn't among the scripts that a report lets run.
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    before, _, after = text.rpartition("</body>")
+    (tmp_path / "probed.html").write_text(f"{before}{PROBE}{after}", encoding="utf-8")
+    (tmp_path / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
+    dom, _ = opened(browser, tmp_path / "frame.html")
+    assert f'<body id="{width} 0 0">' in dom, dom[:300]
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.sample import Sample
-from tests.report.studies import SAMPLES
+from tests.report.studies import PROFILES, SAMPLES
 from tfbench.report.cdf import empirical_cdf
 from tfbench.report.drawing import Drawing, log_axis, y_scale
 from tfbench.report.model import LoadPoint, ReportData
@@ -18,7 +18,7 @@ from tfbench.report.theme import THEMES, fill
 
 KEYS = {
     "ttft", "tpot", "icl", "e2e", "goodput", "good-fraction", "cost", "tokens",
-    "cdf-ttft", "cdf-tpot", "cdf-icl", "cdf-e2e", "outcomes", "client-lag",
+    "cdf-ttft", "cdf-tpot", "cdf-icl", "cdf-e2e", "outcomes",
 }  # fmt: skip
 CURVES = {"operating", "operating-ttft", "operating-cost"}
 
@@ -41,7 +41,8 @@ def named(drawing: Drawing, **wanted: Any) -> list[dict[str, Any]]:
 def test_plotly_takes_every_drawing(name: str, theme: str) -> None:
     data = SAMPLES[name]()
     drawn = drawings(data)
-    assert set(drawn) == KEYS | (CURVES if len(data.loads) > 1 else set())
+    lag = set() if data.all_simulated else {"client-lag"}
+    assert set(drawn) == KEYS | lag | (CURVES if len(data.loads) > 1 else set())
     for drawing in drawn.values():
         if drawing.spec is not None:
             figure = go.Figure(fill(drawing.spec, THEMES[theme]))
@@ -160,13 +161,26 @@ def test_slo_limits() -> None:
 
 
 def test_the_best_load_rests_on_valid_and_stable_runs() -> None:
-    found = best(SAMPLES["healthy"]())
-    assert found is not None
-    assert found[0].load.value == 8.0
-    found = best(SAMPLES["troubled"]())
-    assert found is not None
-    assert found[0].load.value == 4.0, "the INVALID runs are left out of its figures"
-    assert best(SAMPLES["all_failed"]()) is None
+    (found,) = best(SAMPLES["healthy"]())
+    assert found.goodput.load.value == 8.0 and found.last
+    (found,) = best(SAMPLES["troubled"]())
+    assert found.goodput.load.value == 4.0, "the INVALID runs are left out of its figures"
+    assert not found.last
+    assert best(SAMPLES["all_failed"]()) == ()
+
+
+def test_each_arm_has_a_best_load_of_its_own() -> None:
+    found = best(SAMPLES["profiles"]())
+    assert [(one.goodput.load.arm, one.goodput.value, one.last) for one in found] == [
+        (PROFILES[0], 15.12, True),
+        (PROFILES[1], 9.6, True),
+    ]
+
+
+def test_nobody_measures_the_clients_lag_in_virtual_time() -> None:
+    assert "client" in [section.key for section in sections(SAMPLES["healthy"]())]
+    for name in ("profiles", "lone"):
+        assert "client" not in [section.key for section in sections(SAMPLES[name]())]
 
 
 @pytest.mark.parametrize(

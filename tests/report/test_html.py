@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.pages import Page, injected
 from tests.report.sample import HOSTILE, STEMS, Sample
-from tests.report.studies import MEDIANS, SAMPLES, troubled
+from tests.report.studies import MEDIANS, PROFILES, SAMPLES, profiles, troubled
 from tfbench.core.errors import StorageError
 from tfbench.report import html_report, write_html
 from tfbench.report.cdf import points_for
@@ -93,7 +93,7 @@ def test_a_healthy_report_answers_the_question_first() -> None:
         "15 of 15 runs VALID, 3 of 3 load points stable, K = 5.",
         "quality not judged",
         "SLO: TTFT ≤ 500 ms, TPOT ≤ 40 ms, ICL each P99 ≤ 100 ms",
-        "Highest goodput over VALID, stable runs: 8 req/s",
+        "Highest goodput over VALID, stable runs, at an offered load of 8 req/s",
         "7.50 requests/s",
         "n = 2,400, K = 5; t on log of runs (K=5)",
     ):
@@ -119,6 +119,22 @@ def test_simulated_and_failed_studies_say_so() -> None:
     text = Page(html_report(SAMPLES["all_failed"]())).text
     assert "every attempt failed" in text
     assert "No headline figure" in text
+
+
+def test_a_simulated_page_names_its_profiles_and_gives_each_its_own_answer() -> None:
+    html = html_report(profiles(done=5))
+    text = " ".join(Page(html).text.split())
+    for piece in (
+        f"SIMULATED on {PROFILES[0]}, {PROFILES[1]} · chat-8b",
+        f"tfbench report SIMULATED on {PROFILES[0]}, {PROFILES[1]}",
+        f"Highest simulated goodput over VALID, stable runs of {PROFILES[0]}, at an offered load of 16 req/s",
+        f"Highest simulated goodput over VALID, stable runs of {PROFILES[1]}, at an offered load of 16 req/s",
+        "5 of 12 planned runs, 5 of 5 runs VALID",
+    ):
+        assert piece in text
+    assert '<li class="chip warn">5 of 12 planned runs</li>' in html
+    assert "#client" not in html and "✓ 0.21" not in text
+    assert "planned runs" not in Page(html_report(profiles())).text
 
 
 def test_every_figure_row_carries_n_k_and_method() -> None:

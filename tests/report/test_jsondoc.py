@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.report.studies import SAMPLES
+from tests.report.sample import Sample
+from tests.report.studies import PROFILES, SAMPLES, profiles
 from tfbench.core.jsonio import dump_text
 from tfbench.report import json_document
 
@@ -38,6 +39,30 @@ def test_holds_everything_a_program_needs() -> None:
     assert {"value", "lo", "hi", "level", "method", "n", "n_eff", "k", "settled", "reason"} <= set(
         document["figures"][0]
     )
+
+
+@pytest.mark.parametrize(("done", "planned"), [(12, 12), (5, 12), (1, 12), (0, 12)])
+def test_how_many_of_the_planned_runs_there_are(done: int, planned: int) -> None:
+    document = json_document(profiles(done))
+    study = document["study"]
+    assert (study["runs"], study["planned_runs"]) == (done, planned)
+    assert ("planned runs" in document["summary"]) == (done < planned)
+
+
+def test_what_was_not_planned_by_the_manifest_has_no_plan() -> None:
+    for name in ("searched", "troubled", "bare"):
+        assert json_document(SAMPLES[name]())["study"]["planned_runs"] is None
+    assert json_document(profiles(origin="imported:vllm"))["study"]["planned_runs"] is None
+
+
+def test_the_profile_is_named() -> None:
+    assert json_document(profiles())["study"]["profiles"] == list(PROFILES)
+    assert json_document(profiles(origin="measured"))["study"]["profiles"] == []
+    served = Sample()
+    served.manifest |= {"hooks": {"restart": "engine"}}
+    served.manifest["engine"] |= {"args": {"profile": "reference"}}
+    served.add_runs(2.0, 1)
+    assert json_document(served.data())["study"]["profiles"] == ["reference"]
 
 
 def test_all_at_once_is_named() -> None:

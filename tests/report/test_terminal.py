@@ -3,7 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.report.studies import SAMPLES
+from tests.report.sample import Sample
+from tests.report.studies import PROFILES, SAMPLES, profiles
 from tfbench.report import print_summary, summary
 
 
@@ -73,6 +74,28 @@ def test_marks_are_explained() -> None:
         assert piece in text
 
 
+def test_arms_with_long_names_are_told_apart() -> None:
+    text = printed("profiles", 100)
+    flat = " ".join(text.split())
+    assert f"Arms: arm 1 = {PROFILES[0]}; arm 2 = {PROFILES[1]}." in flat
+    for label in ("4 · arm 1", "4 · arm 2", "16 · arm 1", "16 · arm 2"):
+        assert label in text
+    assert "Arms:" not in printed("arms", 100) and "4 · candidate" in printed("arms", 100)
+
+
+def test_the_profile_is_named_and_missing_runs_are_told() -> None:
+    out = io.StringIO()
+    print_summary(profiles(done=5), out, 120)
+    assert f"SIMULATED on {PROFILES[0]}, {PROFILES[1]}" in out.getvalue()
+    assert "5 of 12 planned runs, 5 of 5 runs VALID" in out.getvalue()
+    served = Sample()
+    served.manifest |= {"hooks": {"restart": "engine"}}
+    served.manifest["engine"] |= {"args": {"profile": "l4-llama-3.2-1b"}}
+    out = io.StringIO()
+    print_summary(served.data(), out, 120)
+    assert "profile l4-llama-3.2-1b" in out.getvalue()
+
+
 def test_simulated_is_marked() -> None:
     assert "SIMULATED" in printed("lone", 100).splitlines()[2]
     assert "SIMULATED" not in printed("healthy", 100)
@@ -87,8 +110,6 @@ def test_outside_text_cannot_steer_the_terminal(name: str) -> None:
 
 
 def test_markup_in_names_is_text() -> None:
-    from tests.report.sample import Sample
-
     sample = Sample()
     sample.manifest["name"] = "[bold red]x[/] \x1b[31m"
     out = io.StringIO()

@@ -103,6 +103,38 @@ def test_a_file_that_is_no_database(path: Path) -> None:
         Warehouse.open(path)
 
 
+@pytest.mark.parametrize("name", ["r.json", "r.csv", "r.parquet", "r.txt", "r.duckdb"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_duckdb_would_read_as_a_table(tmp_path: Path, name: str, read_only: bool) -> None:
+    other = tmp_path / name
+    if name == "r.parquet":
+        duckdb.sql("SELECT 1 AS a").write_parquet(str(other))
+    else:
+        other.write_text('{"a": 1}\n' if name == "r.json" else "a,b\n1,2\n")
+    held = other.read_bytes()
+    with pytest.raises(WarehouseError, match="not a DuckDB file") as told:
+        Warehouse.open(other, read_only=read_only)
+    assert "\n" not in str(told.value) and other.read_bytes() == held
+
+
+@pytest.mark.parametrize("name", ["r.json", "r.csv", "r.parquet"])
+def test_an_empty_file_that_duckdb_would_keep_nothing_in(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(WarehouseError, match="not a DuckDB file"):
+        Warehouse.open(tmp_path / name)
+
+
+def test_a_database_in_memory_keeps_nothing() -> None:
+    with pytest.raises(WarehouseError, match="not a DuckDB file"):
+        Warehouse.open(Path(":memory:"))
+
+
+def test_any_name_does_for_a_new_one(tmp_path: Path) -> None:
+    Warehouse.open(tmp_path / "new.json").close()
+    with Warehouse.open(tmp_path / "new.json", read_only=True) as again:
+        assert again.studies().empty
+
+
 def test_a_directory(tmp_path: Path) -> None:
     with pytest.raises(WarehouseError, match="not a DuckDB file"):
         Warehouse.open(tmp_path)

@@ -1,5 +1,6 @@
 """`tfbench engine`: the reference engine."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -54,7 +55,15 @@ def serve(
 
     def ready(url: str) -> None:
         typer.echo(f"serving {settings.model} at {url} (Ctrl-C stops it)")
-        typer.echo(f"try: tfbench run manifests/quickstart.toml --url {url}", err=True)
+        typer.echo(f"try: {_try_it(settings.model, url)}", err=True)
 
     take_precedence()
     run_server(settings, host=host, port=port, on_ready=ready)
+
+
+def _try_it(model: str, url: str) -> str:
+    """A command that measures the engine which serves `model` at `url`, to be pasted into a shell."""
+    from tfbench.engine.config import EngineConfig
+
+    named = "" if model == EngineConfig().model else f" --set {shlex.quote(f'model.name={model}')}"
+    return f"tfbench run manifests/quickstart.toml --url {url}{named}"

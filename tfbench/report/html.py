@@ -18,7 +18,18 @@ from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows
 from tfbench.report.escape import csp_hash, harmless, plain, script_json
 from tfbench.report.fmt import NOTHING, number, shown, unit_words
 from tfbench.report.model import Definition, Figure, ReportData
-from tfbench.report.overview import columns, headline, marks_notes, method_notes, standing_notes, state, unfit_notes
+from tfbench.report.overview import (
+    columns,
+    headline,
+    marks_notes,
+    method_notes,
+    served_words,
+    simulated_words,
+    standing_notes,
+    state,
+    unfinished,
+    unfit_notes,
+)
 from tfbench.report.sections import best, sections, slo_words
 from tfbench.report.share_drawings import outcome_table, share
 from tfbench.report.theme import THEMES
@@ -69,7 +80,10 @@ def html_report(data: ReportData) -> str:
         capacity=capacity_lines(data.capacity) if data.capacity is not None else [],
         evidence_heads=EVIDENCE_HEADS,
         evidence=evidence_rows(data.capacity) if data.capacity is not None else [],
-        best=best(data),
+        bests=best(data),
+        simulated=simulated_words(data),
+        served=served_words(data),
+        unfinished=unfinished(data),
         slo=slo_words(data),
         notes=standing_notes(data),
         conditions=conditions(data),

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfbench.manifest import engine_profile_arg
+
 
 @dataclass(frozen=True)
 class LoadPoint:
@@ -284,6 +286,40 @@ class ReportData:
         """Any run was simulated, not measured."""
         return any(run.origin == "simulated" for run in self.runs)
 
+    @property
+    def all_simulated(self) -> bool:
+        """Every run was simulated: the client had no part in it."""
+        return bool(self.runs) and all(run.origin == "simulated" for run in self.runs)
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The engine profiles simulated, or the one the study served itself; none for any other system."""
+        simulated = [run.observed.get("profile") for run in self.runs if run.origin == "simulated"]
+        if not self.simulated and self.study.section("hooks").get("restart") == "engine":
+            simulated = [engine_profile_arg(self.study.section("engine").get("args") or ())]
+        return tuple(dict.fromkeys(str(name) for name in simulated if name))
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms of the runs, by name."""
+        return tuple(sorted({load.arm for load in self.loads if load.arm is not None}))
+
+    @property
+    def planned_runs(self) -> int | None:
+        """Load points × repeats × arms of the manifest; None where that isn't what was run (a search, an import)."""
+        load = self.study.section("load")
+        points = {
+            math.inf if value is None else float(value) for value in load.get("rates") or load.get("concurrency") or ()
+        }
+        repeats = load.get("repeats")
+        if not points or not isinstance(repeats, int) or self.capacity is not None:
+            return None
+        if any(run.origin.startswith("imported:") for run in self.runs):
+            return None
+        if any(run.load.value not in points or run.repeat >= repeats for run in self.runs):
+            return None
+        return len(points) * repeats * max(len(self.study.host.get("profiles") or ()), len(self.arms), 1)
+
     def origin(self, load: LoadPoint) -> str | None:
         """Whence the figures of a load point come: measured, simulated or imported:<tool>; None without a run."""
         return ", ".join(sorted({run.origin for run in self.runs_at(load)})) or None
@@ -305,6 +341,12 @@ class ReportData:
         unit = "users" if self.mode == "closed" else "req/s"
         words = "all at once" if math.isinf(load.value) else f"{load.number} {unit}"
         return words if load.arm is None else f"{words} · {load.arm}"
+
+    def offered_text(self, load: LoadPoint) -> str:
+        """What was offered at a load point, in words, without its arm."""
+        if math.isinf(load.value):
+            return "with all requests offered at once"
+        return f"with {load.number} users" if self.mode == "closed" else f"at an offered load of {load.number} req/s"
 
     def figure(self, load: LoadPoint, name: str) -> Figure | None:
         """A load point's figure by name."""

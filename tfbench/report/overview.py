@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tfbench.core.kinds import RunStatus
+from tfbench.report.escape import plain
 from tfbench.report.fmt import NOTHING, UNSETTLED, gathered, method_sentence, repeats, shown, span
 from tfbench.report.judged import chosen_runs
 from tfbench.report.model import Figure, LoadPoint, ReportData
@@ -166,11 +167,12 @@ def standing_notes(data: ReportData) -> list[str]:
 
 
 def headline(data: ReportData) -> str:
-    """One line: how many runs are valid, how many of the load points judged for it are stable."""
+    """One line: how many of the planned runs there are, how many are valid, how many judged load points are stable."""
     valid = sum((run.validity or "").lower() == "valid" for run in data.runs)
     invalid = sum(run.invalid for run in data.runs)
     states = [state(data, load) for load in data.loads]
-    parts = [f"{valid} of {len(data.runs)} runs VALID"]
+    missing = unfinished(data)
+    parts = [*([missing] if missing else []), f"{valid} of {len(data.runs)} runs VALID"]
     if invalid:
         parts.append(f"{invalid} INVALID")
     calm = [one for one in states if one.stability != NOTHING]
@@ -181,6 +183,24 @@ def headline(data: ReportData) -> str:
     ks = [len(data.runs_at(load)) for load in data.loads]
     parts.append(f"K = {span(ks)}")
     return ", ".join(parts)
+
+
+def unfinished(data: ReportData) -> str:
+    """How many of the planned runs there are, where some are missing; else nothing."""
+    planned = data.planned_runs
+    return "" if planned is None or len(data.runs) >= planned else f"{len(data.runs)} of {planned} planned runs"
+
+
+def simulated_words(data: ReportData) -> str:
+    """SIMULATED, and on which profiles; nothing for a study that measured."""
+    if not data.simulated:
+        return ""
+    return "SIMULATED" + (f" on {', '.join(plain(name, 80) for name in data.profiles)}" if data.profiles else "")
+
+
+def served_words(data: ReportData) -> str:
+    """Which profile of the reference engine the study itself served; nothing for any other system."""
+    return "" if data.simulated else "".join(f"profile {plain(name, 80)}" for name in data.profiles)
 
 
 def _points(judged: int, every: int) -> str:

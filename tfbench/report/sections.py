@@ -85,12 +85,17 @@ def _sections(data: ReportData) -> tuple[Section, ...]:
             _distributions(data),
         ),
         Section("outcomes", "Outcomes", "", (outcomes_drawing(data),)),
-        Section(
-            "client",
-            "The client's own part",
-            "How late the client itself was. Lag means the load was not what the manifest says.",
-            (client_lag(data),),
-        ),
+        # In virtual time the client is never late, and nothing measures it.
+        *(() if data.all_simulated else (_client(data),)),
+    )
+
+
+def _client(data: ReportData) -> Section:
+    return Section(
+        "client",
+        "The client's own part",
+        "How late the client itself was. Lag means the load was not what the manifest says.",
+        (client_lag(data),),
     )
 
 
@@ -185,15 +190,31 @@ def client_lag(data: ReportData) -> Drawing:
     )
 
 
-def best(data: ReportData) -> tuple[Figure, Figure | None, Figure | None] | None:
-    """The highest goodput among load points whose figures rest on VALID, stable runs; its good fraction and cost."""
-    fit = [load for load in data.loads if _is_evidence(chosen_runs(data.runs_at(load)))]
+@dataclass(frozen=True)
+class Best:
+    """The highest goodput of an arm, with the good fraction and cost there; `last`: no higher load was offered it."""
+
+    goodput: Figure
+    good_fraction: Figure | None
+    cost: Figure | None
+    last: bool
+
+
+def best(data: ReportData) -> tuple[Best, ...]:
+    """Of each arm that has one: the highest goodput of a load point whose figures rest on VALID, stable runs."""
+    return tuple(found for arm in data.arms or (None,) if (found := _best(data, arm)) is not None)
+
+
+def _best(data: ReportData, arm: str | None) -> Best | None:
+    loads = [load for load in data.loads if load.arm == arm]
+    fit = [load for load in loads if _is_evidence(chosen_runs(data.runs_at(load)))]
     goodputs = [data.figure(load, "goodput_requests_per_s") for load in fit]
     found = [(f.value, f) for f in goodputs if f is not None and f.value is not None]
     if not found:
         return None
     top = max(found, key=lambda pair: pair[0])[1]
-    return top, data.figure(top.load, "good_fraction"), data.figure(top.load, "cost_per_million_qualified_tokens")
+    good, cost = (data.figure(top.load, name) for name in ("good_fraction", "cost_per_million_qualified_tokens"))
+    return Best(top, good, cost, last=len(loads) > 1 and top.load == loads[-1])
 
 
 def _is_evidence(runs: Sequence[Run]) -> bool:

@@ -1,7 +1,8 @@
 """The summary table a terminal shows, with rich. Takes the widest form that fits the width."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import IO
 
 from rich.box import SIMPLE_HEAD
@@ -21,12 +22,15 @@ from tfbench.report.overview import (
     headline,
     marks_notes,
     method_notes,
+    served_words,
+    simulated_words,
     standing_notes,
     state,
     unfit_notes,
 )
 from tfbench.report.sections import slo_words
 
+_LABEL = 16
 REASONS = 4
 """At most so many reasons are told for one mark; the page tells all."""
 
@@ -38,15 +42,20 @@ def summary(data: ReportData, width: int) -> RenderableType:
     engine = plain(study.section("engine").get("name") or study.section("endpoint").get("adapter") or "", 24)
     head = Text(plain(study.name, 48), style="bold")
     head.append(f"  {model}" + (f" on {engine}" if engine else ""), style="")
+    if served := served_words(data):
+        head.append(f", {served}")
     head.append(f"  study {plain(study.study_id, 40)}", style="dim")
     lines: list[RenderableType] = [head, Text(f"SLO: {slo_words(data)}. {headline(data)}.", style="dim")]
     if data.simulated:
-        lines.append(Text("SIMULATED", style="bold magenta"))
+        lines.append(Text(simulated_words(data), style="bold magenta"))
     if told := conditions(data):
         lines.append(_note("; ".join(told) + ".", "dim"))
-    for table in _tables(data, width):
+    arms = _arm_names(data)
+    if arms:
+        lines.append(_note(f"Arms: {'; '.join(f'{short} = {plain(arm)}' for arm, short in arms.items())}.", "dim"))
+    for table in _tables(data, width, arms):
         lines += [Text(""), table]
-    lines += _curve(data)
+    lines += _curve(data, arms)
     lines += _capacity(data)
     lines += [Text(""), *_notes(data)]
     return Group(*lines)
@@ -59,17 +68,28 @@ def print_summary(data: ReportData, file: IO[str] | None = None, width: int | No
     console.print(summary(data, console.width))
 
 
-def _tables(data: ReportData, width: int) -> list[RenderableType]:
+def _arm_names(data: ReportData) -> dict[str, str]:
+    """Short names of the arms where those they have don't fit into a table, in which two might be cut alike."""
+    if all(len(load.label) <= _LABEL for load in data.loads):
+        return {}
+    return {arm: f"arm {i}" for i, arm in enumerate(data.arms, start=1)}
+
+
+def _place(load: LoadPoint, arms: Mapping[str, str]) -> str:
+    return plain(replace(load, arm=arms.get(load.arm, load.arm) if load.arm is not None else None).label, _LABEL)
+
+
+def _tables(data: ReportData, width: int, arms: Mapping[str, str]) -> list[RenderableType]:
     every = columns(data)
     measure = Console(width=1000)
     for comma, stacked in ((", ", False), (", ", True), (",", True)):
-        table = _table(data, every, comma, stacked)
+        table = _table(data, every, comma, stacked, arms)
         if measure.measure(table).maximum <= width:
             return [table]
-    return [_table(data, part, ", ", True) for part in (every[:4], every[4:])]
+    return [_table(data, part, ", ", True, arms) for part in (every[:4], every[4:])]
 
 
-def _table(data: ReportData, wanted: Sequence[Column], comma: str, stacked: bool) -> Table:
+def _table(data: ReportData, wanted: Sequence[Column], comma: str, stacked: bool, arms: Mapping[str, str]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if stacked else 1, 0, 0), show_edge=False)
     unit = "users" if data.mode == "closed" else "req/s"
     table.add_column(Text(f"load\n{unit}"), no_wrap=True)
@@ -79,7 +99,7 @@ def _table(data: ReportData, wanted: Sequence[Column], comma: str, stacked: bool
     table.add_column(Text("state\nSIMULATED" if data.simulated else "state\n"), no_wrap=True)
     for load in data.loads:
         cells = [_cell(data, load, column, comma, stacked) for column in wanted]
-        table.add_row(Text(plain(load.label, 16)), *cells, _state(state(data, load)))
+        table.add_row(Text(_place(load, arms)), *cells, _state(state(data, load)))
     return table
 
 
@@ -112,7 +132,7 @@ def _notes(data: ReportData) -> list[RenderableType]:
     return out
 
 
-def _curve(data: ReportData) -> list[RenderableType]:
+def _curve(data: ReportData, arms: Mapping[str, str]) -> list[RenderableType]:
     """The operating curve as a table: what the system gives in all, and each user of it."""
     points = [one for one in operating_points(data) if one.system.value is not None and one.user.value is not None]
     if len(points) < 2:
@@ -123,9 +143,9 @@ def _curve(data: ReportData) -> list[RenderableType]:
     table.add_column(Text("per user\noutput tokens/s", justify="right"), justify="right", no_wrap=True)
     table.add_column(Text("\n"), no_wrap=True)
     for one in points:
-        beaten = "" if one.dominated_by is None else f"dominated by {plain(one.dominated_by.label, 16)}"
+        beaten = "" if one.dominated_by is None else f"dominated by {_place(one.dominated_by, arms)}"
         cells = [Text(shown(figure).line) for figure in (one.system, one.user)]
-        table.add_row(Text(plain(one.load.label, 16)), *cells, Text(beaten, style="dim"))
+        table.add_row(Text(_place(one.load, arms)), *cells, Text(beaten, style="dim"))
     return [Text(""), table]
 
 

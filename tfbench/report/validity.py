@@ -25,8 +25,10 @@ class SignalRow:
 
 
 def signal_table(data: ReportData) -> tuple[SignalRow, ...]:
-    """One row per signal any run measured."""
-    names = list(dict.fromkeys(signal.name for run in data.runs for signal in run.signals))
+    """One row per signal any run measured; in virtual time the client's lag is no such signal."""
+    names = dict.fromkeys(signal.name for run in data.runs for signal in run.signals)
+    if data.all_simulated:
+        names = dict.fromkeys(name for name in names if "client_lag" not in name)
     return tuple(_row(data, name) for name in names)
 
 

@@ -96,7 +96,7 @@ def unsettled_reason(worth: Sequence[Worth], p: float) -> str:
     """Why the p-quantile isn't settled, in one line."""
     least = min(one.n_eff for one in worth)
     return (
-        f"not settled: the weakest run is worth {least:.0f} independent observations, "
+        f"not settled: the weakest run is worth {math.floor(10 * least) / 10:g} independent observations, "
         f"P{100 * p:g} takes {SETTLED / min(p, 1.0 - p):.0f}"
     )
 

@@ -12,7 +12,7 @@ from tfbench.manifest import Manifest, RunPlan, expand, freeze, resolve_headers
 from tfbench.study.hooks import open_system
 from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
-from tfbench.study.notes import sample_size_notes
+from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
 from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, new_study
 from tfbench.study.run_one import StudyContext, run_one, stamps_available
@@ -32,13 +32,14 @@ def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = Non
     be kept, and Interrupted after Ctrl-C, with what finished already in the warehouse.
     """
     watcher = watcher or Silent()
+    notes = warehouse_notes(warehouse)
     context = open_study(manifest, warehouse, watcher, workers=workers)
     try:
         manifest = context.frozen.manifest
         plans = expand(manifest)
         load = manifest.load
         run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
-        notes = sample_size_notes(manifest, plans) + usage_notes(context)
+        notes += sample_size_notes(manifest, plans) + usage_notes(context)
         watcher.study_started(StudyPlan(context.study_id, manifest.name, plans, run_s, notes))
         return _run_all(context, plans, warehouse, watcher)
     finally:

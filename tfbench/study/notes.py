@@ -2,11 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfbench.manifest import Manifest, RunPlan
 from tfbench.stats.sample_size import carried_quantiles
 
 _SHOWN = (0.5, 0.95, 0.99)
+
+
+def warehouse_notes(path: Path) -> tuple[str, ...]:
+    """Says that the warehouse at `path` is still to be made, so that a mistyped name is seen."""
+    return () if path.exists() else (f"new warehouse {path}",)
 
 
 def _name(p: float) -> str:

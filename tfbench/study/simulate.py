@@ -23,7 +23,7 @@ from tfbench.manifest import Manifest, RunPlan, expand, freeze
 from tfbench.schedule import Schedule, build_schedule
 from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
-from tfbench.study.notes import sample_size_notes
+from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.prime import cache_facts, prime_items
 from tfbench.study.record import RunDone, Study, StudyDone, keep, measured_window, new_study, run_row
 from tfbench.study.simulated_tables import SIMULATED, prime_table, tables
@@ -61,8 +61,9 @@ def simulate_study(
     for system in systems:
         check_system(system)
     frozen = freeze(manifest)
+    notes = warehouse_notes(warehouse)
     Warehouse.open(warehouse).close()
-    study = new_study(frozen, warehouse, host_facts() | {"simulated": True})
+    study = new_study(frozen, warehouse, host_facts() | {"simulated": True, "profiles": names})
     plans = expand(frozen.manifest)
     arms = [(plan, system) for plan in plans for system in systems]
     if len(systems) > 1:
@@ -70,7 +71,7 @@ def simulate_study(
     runs = [(dataclasses.replace(plan, order_index=i), system) for i, (plan, system) in enumerate(arms)]
     load = frozen.manifest.load
     run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
-    notes = sample_size_notes(frozen.manifest, plans)
+    notes += sample_size_notes(frozen.manifest, plans)
     watcher.study_started(
         StudyPlan(study.study_id, manifest.name, tuple(plan for plan, _ in runs), run_s, notes, simulated=True)
     )

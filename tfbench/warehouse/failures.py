@@ -50,6 +50,11 @@ def is_locked(error: duckdb.Error) -> bool:
     return _LOCKED.search(str(error)) is not None
 
 
+def not_duckdb(path: Path) -> WarehouseError:
+    """What's at `path` is something else."""
+    return WarehouseError(f"{path}: not a DuckDB file; name a warehouse with --warehouse or $TFBENCH_WAREHOUSE")
+
+
 def open_error(error: duckdb.Error, path: Path) -> WarehouseError | StorageError:
     """Why the warehouse at `path` can't be opened, and what to do."""
     text = str(error)
@@ -66,7 +71,7 @@ def open_error(error: duckdb.Error, path: Path) -> WarehouseError | StorageError
     if "different configuration" in text:
         return WarehouseError(f"{path}: the warehouse is already open in this process in another mode; close it first")
     if "not a valid DuckDB database" in text or "Is a directory" in text:
-        return WarehouseError(f"{path}: not a DuckDB file; name a warehouse with --warehouse or $TFBENCH_WAREHOUSE")
+        return not_duckdb(path)
     if _NEWER.search(text):
         return WarehouseError(f"{path}: written by another DuckDB version ({first_line(error)}); upgrade tfbench")
     stored = storage_error(error, path)

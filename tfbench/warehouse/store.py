@@ -13,12 +13,13 @@ import pandas as pd
 from tfbench.core.errors import StorageError, UsageError
 from tfbench.core.jsonio import dump_text
 from tfbench.ledger.bundle import read_bundle
-from tfbench.warehouse.failures import is_locked, open_error, writing
+from tfbench.warehouse.failures import is_locked, not_duckdb, open_error, writing
 from tfbench.warehouse.ingest import ingest_bundle
 from tfbench.warehouse.migrate import migrate
 from tfbench.warehouse.result import Rows, check_gives_rows, query_error, run_query
 
 LOCK_POLL_S = 0.2
+_MAGIC_AT, _MAGIC = 8, b"DUCK"
 
 _VERDICT = "run_id, ruleset, kind, verdict, reasons"
 _STUDIES = """
@@ -46,10 +47,13 @@ class Warehouse:
         run, a report reads, and neither takes long. Raises WarehouseError when it stays locked, is from
         a newer version, not a warehouse, or (read-only) missing; StorageError when it can't be written.
         """
+        _check_file(path)
         if not read_only:
             _make_folder(path)
         con = _connect(path, read_only, wait_s)
         try:
+            if _in_memory(con):
+                raise not_duckdb(path)
             migrate(con, path, read_only=read_only)
         except duckdb.Error as error:
             con.close()
@@ -149,6 +153,23 @@ def _connect(path: Path, read_only: bool, wait_s: float) -> duckdb.DuckDBPyConne
             if left_s <= 0 or not is_locked(error):
                 raise open_error(error, path) from error
         time.sleep(min(LOCK_POLL_S, left_s))
+
+
+def _check_file(path: Path) -> None:
+    """Raises WarehouseError for a file with something else in it, before DuckDB reads it as a table."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_MAGIC_AT + len(_MAGIC))
+    except OSError:
+        return  # Missing, a folder or unreadable: DuckDB says which.
+    if head and head[_MAGIC_AT:] != _MAGIC:
+        raise not_duckdb(path)
+
+
+def _in_memory(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether all that is written would be lost, as where an empty .json, .csv or .parquet was opened, or :memory:."""
+    row = con.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()").fetchone()
+    return row is None or row[0] is None
 
 
 def _make_folder(path: Path) -> None:
