@@ -39,13 +39,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     add("slow", lambda r: answers(latencies(r, arm=2, scale=1.3)))
     add("noisy", lambda r: answers(latencies(r, arm=3, scale=1.0 + 0.1 * (r - 2))))
     add("failing", lambda r: [*answers(latencies(r)[:75]), *failures_from(75)])
-    add("dead", lambda r: failures(100))
+    for name in ("dead", "dead2"):
+        add(name, lambda r: failures(100))
     add("invalid", lambda r: answers(latencies(r, arm=1)), invalid=[2])
-    add("growing", lambda r: answers(latencies(r, arm=1)), unstable=range(5))
+    for name in ("growing", "growing2"):
+        add(name, lambda r: answers(latencies(r, arm=1)), unstable=range(5))
     add("wobbly", lambda r: answers(latencies(r, arm=1)), unstable=[0])
     add("few", lambda r: answers(latencies(r, arm=1)), repeats=3)
-    add("empty", lambda r: [])
-    add("bare", lambda r: [row(i, i * 6, end=5.0, stream=False) for i in range(150)])
+    for name in ("empty", "empty2"):
+        add(name, lambda r: [])
+    for name in ("bare", "bare2"):
+        add(name, lambda r: [row(i, i * 6, end=5.0, stream=False) for i in range(150)])
+    add("twin", lambda r: answers(latencies(r)))
+    add("fails2", lambda r: [*answers(latencies(r)[:148]), *failures_from(148)])
+    for name, profile, engine in (("fast", "fast", {"slots": 9}), ("thin", "thin", {"slots": 2})):
+        seen = {"profile": profile, "engine": engine}
+        add(f"sim-{name}", lambda r: answers(latencies(r, arm=1)), origin="simulated", observed=seen)
+    add(
+        "sim-edited",
+        lambda r: answers(latencies(r)),
+        origin="simulated",
+        observed={"profile": "fast", "engine": {"slots": 8}},
+    )
+    add(
+        "sim-again",
+        lambda r: answers(latencies(r)),
+        origin="simulated",
+        observed={"profile": "fast", "engine": {"slots": 9}},
+    )
     add("warm", lambda r: answers(latencies(r, arm=1), cached_tokens=8))
     add("cold", lambda r: answers(latencies(r), cached_tokens=0))
     other = MANIFEST | {"load": {"rates": [5]}, "slo": {"ttft_ms": 200}}
@@ -108,12 +129,12 @@ def compare(folder: Path, base: str, candidate: str, *more: str) -> dict[str, An
         ("base", "invalid", "INVALID", 4),
         ("invalid", "slow", "INVALID", 4),
         ("base", "growing", "FAIL", 1),
-        ("growing", "growing", "INCONCLUSIVE", 3),
+        ("growing", "growing2", "INCONCLUSIVE", 3),
         ("base", "wobbly", "PASS", 0),
         ("base", "few", "INVALID", 4),
         ("base", "empty", "INVALID", 4),
-        ("empty", "empty", "INVALID", 4),
-        ("dead", "dead", "INVALID", 4),
+        ("empty", "empty2", "INVALID", 4),
+        ("dead", "dead2", "INVALID", 4),
         ("dead", "base", "INVALID", 4),
     ],
 )
@@ -142,11 +163,11 @@ def test_an_undecided_gate_says_how_many_more_and_can_be_taken_either_way(folder
 
 
 def test_no_data_is_never_waved_through(folder: Path, tmp_path: Path) -> None:
-    assert gate(folder, "dead", "dead", "--inconclusive", "pass")[0] == 4
+    assert gate(folder, "dead", "dead2", "--inconclusive", "pass")[0] == 4
     path = tmp_path / "itl.toml"
     path.write_text('[[metric]]\nname = "tpot_after_first_p50_ms"\nmargin = { relative = 0.1 }\n')
     waved = ["--policy", str(path), "--inconclusive", "pass"]
-    assert tfbench(folder, "gate", "bare", "bare", *waved)[0] == 3
+    assert tfbench(folder, "gate", "bare", "bare2", *waved)[0] == 3
 
 
 def test_a_critical_row_is_never_waved_through(folder: Path, tmp_path: Path) -> None:
@@ -202,7 +223,7 @@ def test_loads_of_the_policy_are_those_judged(folder: Path, tmp_path: Path) -> N
     path = tmp_path / "p.toml"
     path.write_text("loads = [7]\n" + POLICY)
     code, line = tfbench(folder, "gate", "base", "same", "--policy", str(path))
-    assert code == 2 and "loads: 7 is not in both studies; there are 5" in line
+    assert code == 2 and "loads: 7 is not in both studies; there are 5" in line and line.startswith(str(path))
     path.write_text("loads = [5]\n" + POLICY)
     assert tfbench(folder, "gate", "base", "same", "--policy", str(path))[0] == 0
 
@@ -249,7 +270,11 @@ def test_compare_puts_what_got_worse_first_even_under_a_better_median(folder: Pa
     by_figure = {row["figure"]: row for row in rows if row["bucket"] is None}
     assert by_figure["ttft_p50_ms"]["says"] == "better" and by_figure["ttft_p50_ms"]["hi"] < 1.0
     says = [row["says"] for row in rows]
-    assert says.index("better") > len(says) - 1 - says[::-1].index("worse")
+    order = ["worse", "better", "undecided", "no data"]
+    assert says == sorted(says, key=order.index) and {"worse", "better", "undecided"} <= set(says)
+    _, text = tfbench(folder, "compare", "base", "tail")
+    counts = f"{says.count('worse')} worse, {says.count('better')} better, {says.count('undecided')} undecided"
+    assert counts in text
 
 
 def test_compare_shows_the_bucket_that_the_whole_hides(folder: Path) -> None:
@@ -293,8 +318,13 @@ def test_arms_of_one_study(folder: Path, tmp_path: Path) -> None:
                 warehouse, "both", lambda r, rows=rows: rows, repeats=1, arm=arm, repeat=repeat, seed=repeat,
                 schedule_sha256=f"{repeat}", run_id=f"{arm}-{repeat}",
             )  # fmt: skip
+    (tmp_path / "policy.toml").write_text(POLICY)
     found = compare(tmp_path, "both:left", "both:right")
     assert found["attribution"] == "attributable to the study's arms, left and right" and found["loads"][0]["paired"]
+    code, line = tfbench(tmp_path, "compare", "both:left", "both:left")
+    assert code == 2 and line.startswith("base and candidate are the same study, both:left")
+    _, told = gate(tmp_path, "both:left", "both:right")
+    assert (told["base"]["arm"], told["candidate"]["arm"]) == ("left", "right")
     code, line = tfbench(tmp_path, "compare", "both", "both:left")
     assert code == 2 and "has the arms left, right; name one" in line
 
@@ -328,11 +358,95 @@ def test_a_plan_tells_repeats_and_attempts(folder: Path) -> None:
     first, second = paired["rows"][0], alone["rows"][0]
     assert first["figure"] == "ttft_p50_ms" and 2 <= first["repeats"] < second["repeats"]
     assert first["attempts"] == 150 and first["attempts_needed"] >= 20 and paired["repeats"] >= 5
+    assert (paired["length_factor"], paired["longer"], paired["notes"]) == (None, None, [])
     code, out = tfbench(folder, "gate", "base", "base", *policy)
-    assert json.loads(out)["rows"] == alone["rows"], "a study says as little of pairs beside itself"
+    twice = json.loads(out)
+    assert twice["rows"] == alone["rows"], "a study says as little of pairs beside itself"
+    assert twice["notes"] == ["Base and candidate are the same study: taken as one.", *alone["notes"]]
     assert "repeats of either arm" in tfbench(folder, "gate", "base", "same", *policy[:-1])[1]
 
 
-def test_the_same_study_twice_passes_though_nothing_varies(folder: Path) -> None:
-    code, told = gate(folder, "base", "base")
+def test_a_plan_of_too_short_runs_promises_nothing_by_repeats(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p99.toml"
+    path.write_text(POLICY.replace("ttft_p50_ms", "ttft_p99_ms"))
+    code, out = tfbench(folder, "gate", "base", "same", "--policy", str(path), "--plan", "--json")
+    plan = json.loads(out)
+    row = next(row for row in plan["rows"] if row["figure"] == "ttft_p99_ms")
+    assert code == 0 and plan["repeats"] is None and row["repeats"] is None
+    assert plan["length_factor"] == row["length_factor"] >= row["attempts_needed"] / row["attempts"] > 1
+    _, text = tfbench(folder, "gate", "base", "same", "--policy", str(path), "--plan")
+    assert text.startswith("No number of repeats promises a pass: make runs") and "90 %" not in text
+
+
+@pytest.mark.parametrize(("key", "now"), [("duration_s", 20.0), ("count", 150)])
+def test_a_plan_tells_longer_runs_by_the_manifest_s_own_key(tmp_path: Path, key: str, now: float) -> None:
+    (tmp_path / "p.toml").write_text(POLICY.replace("ttft_p50_ms", "ttft_p99_ms"))
+    manifest = MANIFEST | {"load": {key: now}}
+    add_study(tmp_path / "w.duckdb", "one", lambda r: answers(latencies(r)), manifest=manifest)
+    _, out = tfbench(tmp_path, "gate", "one", "--policy", str(tmp_path / "p.toml"), "--plan", "--json")
+    plan = json.loads(out)
+    name, _, least = plan["longer"].partition(" ≥ ")
+    assert name == f"load.{key}" and now * plan["length_factor"] <= int(least) < now * plan["length_factor"] + 1
+
+
+def test_a_plan_refuses_what_it_would_ignore(folder: Path, tmp_path: Path) -> None:
+    plan = ["gate", "base", "same", "--policy", str(folder / "policy.toml"), "--plan"]
+    code, line = tfbench(folder, *plan, "--out", str(tmp_path / "out"))
+    assert code == 2 and line.startswith("--out: --plan has no verdict") and not (tmp_path / "out").exists()
+    code, line = tfbench(folder, *plan, "--run")
+    assert code == 2 and "--plan reads stored studies" in line
+
+
+def test_two_studies_alike_pass_though_nothing_varies(folder: Path) -> None:
+    code, told = gate(folder, "base", "twin")
     assert code == 0 and told["rows"][0]["effect"] is not None
+
+
+@pytest.mark.parametrize("verb", ["compare", "gate"])
+def test_a_study_is_not_put_beside_itself(folder: Path, verb: str) -> None:
+    policy = ["--policy", str(folder / "policy.toml")] if verb == "gate" else []
+    code, line = tfbench(folder, verb, "base", "base", *policy)
+    assert code == 2 and line == "base and candidate are the same study, base; name another"
+    code, line = tfbench(folder, verb, "base", "other", "--allow", "slo.tfft_ms", *policy)
+    assert code == 2 and line == '--allow: no manifest key "slo.tfft_ms"; did you mean "slo.ttft_ms"?'
+
+
+def test_an_undecided_guard_is_watched_and_stands_last(folder: Path) -> None:
+    code, told = gate(folder, "base", "fails2")
+    last = told["rows"][-1]
+    assert (code, told["verdict"], last["figure"], last["verdict"]) == (0, "PASS", "ok_fraction", "WATCHED")
+    assert "INCONCLUSIVE" not in tfbench(folder, "gate", "base", "fails2", "--policy", str(folder / "policy.toml"))[1]
+
+
+def test_engine_profiles_of_simulated_studies_are_told(folder: Path) -> None:
+    def told(a: str, b: str) -> str:
+        return str(compare(folder, a, b)["attribution"])
+
+    assert told("sim-fast", "sim-thin") == "attributable to the engine profile (fast → thin)"
+    assert told("sim-fast", "sim-edited") == "attributable to the engine profile fast (its slots)"
+    assert told("sim-fast", "sim-again").startswith("attributable to nothing the manifests name")
+
+
+def test_simulated_against_measured_is_refused_until_allowed(folder: Path) -> None:
+    policy = ["--policy", str(folder / "policy.toml")]
+    for verb, more in (("compare", []), ("gate", policy)):
+        code, line = tfbench(folder, verb, "base", "sim-fast", *more)
+        assert code == 2 and line == (
+            "the base's runs are measured, the candidate's simulated; compare runs of one kind, or these all the same"
+            " with --allow simulated"
+        )
+    found = compare(folder, "base", "sim-fast", "--allow", "simulated")
+    assert found["attribution"].startswith("attributable only to the whole stack: the base's runs are measured")
+    assert found["notes"][0].startswith("the base's runs are measured, the candidate's simulated")
+
+
+def test_rows_of_one_reason_share_a_line_that_says_the_mend(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tails.toml"
+    metrics = "".join(
+        f'[[metric]]\nname = "{name}_p99_ms"\nmargin = {{ relative = 0.5 }}\n' for name in ("ttft", "e2e")
+    )
+    path.write_text(metrics)
+    code, out = tfbench(folder, "gate", "base", "same", "--policy", str(path), "--json")
+    [reason] = json.loads(out)["reasons"]
+    assert code == 3 and reason.startswith("2 rows (") and "ttft_p99_ms at load 5" in reason
+    assert reason.endswith("runs have to be longer: gate --plan says how long")

@@ -3,14 +3,17 @@
 import dataclasses
 import io
 import json
+from typing import Any
 from xml.etree import ElementTree
 
 from tests.verdict.schema import check
 from tfbench.core.jsonio import dump_text
 from tfbench.report.gate_files import junit_xml, smaller_is_better, step_summary, verdict_document
-from tfbench.report.side_by_side import print_gate
+from tfbench.report.side_by_side import print_comparison, print_gate, print_plan
 from tfbench.report.verdict_schema import verdict_schema
-from tfbench.verdict.gate_document import GateArm, GateLoad, GateResult, GateRow, Judged, Value
+from tfbench.verdict.compare import CompareArm, CompareLoad, CompareRow, Comparison
+from tfbench.verdict.gate_document import GateArm, GateLoad, GateResult, GateRow, Judged, Value, row_words
+from tfbench.verdict.gate_plan import GatePlan, PlanRow
 from tfbench.verdict.policy import parse_policy
 from tfbench.verdict.words import bounds_text, effect_text
 
@@ -27,7 +30,7 @@ RATE = dataclasses.replace(
     bucket=None, bucket_by=None, verdict="INCONCLUSIVE", effect=0.9, further_repeats=7,
 )  # fmt: skip
 LOAD = GateLoad("inf", 5, True, True, (f"base {HOSTILE}: late",), 0, 5, True)
-ARM = GateArm("study", HOSTILE, "m", "w", "s", {"name": HOSTILE})
+ARM = GateArm("study", HOSTILE, "left|", "m", "w", "s", {"name": HOSTILE})
 POLICY = parse_policy({"metric": [{"name": "e2e_p95_ms", "margin": {"relative": 0.05}}], "loads": [float("inf")]})
 RESULT = GateResult(
     "tfbench.verdict/1", "0", "FAIL", 1, (HOSTILE,), 7, POLICY, HOSTILE, (HOSTILE,), ARM, ARM, (LOAD,),
@@ -72,6 +75,62 @@ def test_the_terminal_shows_rows_of_any_kind() -> None:
     print_gate(RESULT, file=out, width=200)
     text = out.getvalue()
     assert text.startswith("FAIL") and "\x1b" not in text and "no finite effect" in text and "critical" in text
+
+
+def test_the_arm_is_told_wherever_the_study_is() -> None:
+    out = io.StringIO()
+    print_gate(RESULT, file=out, width=200)
+    assert "(study:left|)" in out.getvalue() and "(study:left\\|)" in step_summary(RESULT)
+    assert verdict_document(RESULT)["base"]["arm"] == "left|"
+
+
+def test_one_more_repeat_is_singular() -> None:
+    row = dataclasses.replace(RATE, further_repeats=1)
+    result = dataclasses.replace(RESULT, further_repeats=1)
+    out = io.StringIO()
+    print_gate(result, file=out, width=200)
+    assert row_words(row).endswith("about 1 more repeat would decide")
+    assert row_words(RATE).endswith("about 7 more repeats would decide")
+    for text in (out.getvalue(), step_summary(result)):
+        assert "About 1 more repeat of both would decide." in text
+
+
+def compared(says: Any, figure: str, bucket: str | None = None, hidden_by: str | None = None) -> CompareRow:
+    value = Value(1.0, None, None, 5)
+    return CompareRow(
+        load="5", figure=figure, bucket_by=None if bucket is None else "class", bucket=bucket, unit="ms",
+        direction="lower", base=value, candidate=value, scale="ratio", effect=1.1, lo=1.0, hi=1.2, level=0.95, p=0.1,
+        p_adjusted=0.1, k=5, method="t", settled=True, says=says, leans="worse", hidden_by=hidden_by, reason=None,
+    )  # fmt: skip
+
+
+def test_a_comparison_counts_its_rows_and_folds_buckets_that_show_nothing() -> None:
+    rows = (
+        compared("worse", "ttft_p99_ms", "code"), compared("better", "ttft_p50_ms"),
+        compared("undecided", "e2e_p50_ms"), compared("undecided", "e2e_p95_ms", "x"),
+        compared("undecided", "e2e_p95_ms", "code", "e2e_p95_ms over all attempts"),
+    )  # fmt: skip
+    arm = CompareArm("study", "n", None, "m", "w", "s")
+    loads = (CompareLoad("5", True, 5, 5, 0, 0, ()),)
+    out = io.StringIO()
+    found = Comparison("tfbench.comparison/1", arm, arm, True, "noise", (), (), (), loads, rows)
+    print_comparison(found, file=out, width=200)
+    text = out.getvalue()
+    assert "1 worse, 1 better, 3 undecided" in text and "e2e_p95_ms" not in text
+    assert text.index("class code") < text.index("ttft_p50_ms") < text.index("e2e_p50_ms")
+    assert "2 bucket rows that show nothing are in --json, 1 of them leaning worse" in text
+
+
+def test_a_plan_puts_the_bucket_on_its_own_line_and_tells_longer_runs_instead_of_repeats() -> None:
+    row = PlanRow("5", "e2e_p95_ms", "input_tokens", "116–154", 1.1, 0.1, 0.2, None, 40, 370, 9.3, "too short")
+    plan = GatePlan("tfbench.gate-plan/1", True, 0.9, 0.95, None, 9.3, "load.duration_s ≥ 279", (), (row,))
+    out = io.StringIO()
+    print_plan(plan, file=out, width=120)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "No number of repeats promises a pass: make runs 9.3 times as long (load.duration_s ≥ 279)"
+    assert any(line.startswith("e2e_p95_ms ") for line in lines)
+    assert any(line.strip() == "input_tokens 116–154" for line in lines)
+    assert "90 %" not in out.getvalue()
 
 
 def test_effects_in_words() -> None:

@@ -60,6 +60,13 @@ def test_defaults_and_directions() -> None:
         ("edges = { tenant = [1] }\n" + METRIC, 'edges: unknown key "tenant"'),
         ("edges = { input_tokens = [5, 5] }\n" + METRIC, "edges.input_tokens: expected ascending"),
         ("allow = 3\n" + METRIC, "allow: expected"),
+        ('allow = ["load.repeat"]\n' + METRIC, 'allow: no manifest key "load.repeat"; did you mean "load.repeats"?'),
+        ('allow = ["repeats"]\n' + METRIC, 'did you mean "load.repeats"?'),
+        ('allow = ["load.seed.x"]\n' + METRIC, 'did you mean "load.seed"?'),
+        ('allow = [""]\n' + METRIC, "allow: expected"),
+        ('allow = ["zzz"]\n' + METRIC, "name one as load.repeats, or test, cache, simulated"),
+        (METRIC.replace("relative", "relativ"), 'margin: unknown key "relativ"; did you mean "relative"?'),
+        (METRIC.replace("{ relative = 0.05 }", "{}"), "margin: expected"),
         (METRIC + METRIC, "listed twice"),
         (METRIC.replace("0.05", "1.5"), "below 1"),
         (METRIC.replace("0.05", "-0.1"), "at least 0"),
@@ -80,8 +87,10 @@ def test_mistakes_are_told_in_one_line_with_the_file(text: str, says: str) -> No
 
 
 def test_files_that_cant_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="can't read the policy"):
+    with pytest.raises(UsageError, match=r"none\.toml: there is no such policy; .* examples/ci/policy\.toml"):
         read_policy(tmp_path / "none.toml")
+    with pytest.raises(UsageError, match="can't read the policy"):
+        read_policy(tmp_path)
     (tmp_path / "bad.toml").write_bytes(b"\xff = [")
     with pytest.raises(UsageError, match="not valid TOML"):
         read_policy(tmp_path / "bad.toml")
@@ -91,8 +100,12 @@ def test_flags_add_to_the_policy() -> None:
     policy = read(METRIC).with_flags("fail", ["cache"])
     assert (policy.inconclusive, policy.allow) == ("fail", ("cache",))
     assert dataclasses.replace(policy, inconclusive="inconclusive", allow=()) == read(METRIC)
-    with pytest.raises(UsageError, match="--inconclusive"):
+    with pytest.raises(UsageError, match="^--inconclusive: expected one of"):
         read(METRIC).with_flags("neutral", ())
+    with pytest.raises(UsageError, match='^--allow: no manifest key "slo.tfft_ms"; did you mean "slo.ttft_ms"'):
+        read(METRIC).with_flags(None, ["slo.tfft_ms"])
+    names = ("test", "cache", "simulated", "load", "engine.args.dtype", "workload.input_tokens.mean", "sampling.top_p")
+    assert read(METRIC).with_flags(None, names).allow == names
 
 
 JUNK = st.recursive(

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tfbench.cli.options import JsonOption, print_json
-from tfbench.cli.sides import AllowOption, SidesWarehouseOption, open_sides
+from tfbench.cli.sides import AllowOption, SidesWarehouseOption, open_sides, refuse_same_study
 
 
 def compare(
@@ -17,7 +17,8 @@ def compare(
     warehouse: SidesWarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show every figure's effect of B against A with its interval, by load and bucket; what got worse comes first.
+    """Show every figure's effect of B against A with its interval, by load and bucket; what got worse comes first,
+    then what got better.
 
     Runs judged INVALID are left out. Exit status: 0 shown, whatever it shows (`tfbench gate` judges); 2 when the
     studies aren't the same test, or their caches were not equally warm, and --allow doesn't let them pass.
@@ -27,13 +28,16 @@ def compare(
     from tfbench.core.errors import UsageError
     from tfbench.core.jsonio import finite
     from tfbench.report.side_by_side import print_comparison
+    from tfbench.verdict.allowing import check_allowed
     from tfbench.verdict.arms import likeness, match_runs, refusal
     from tfbench.verdict.buckets import BUCKETS
     from tfbench.verdict.cells import build_cells
     from tfbench.verdict.compare import COMPARED
     from tfbench.verdict.compare import compare as compare_arms
 
+    check_allowed(allow or (), "--allow")
     with open_sides((a, b), warehouse) as (base, candidate):
+        refuse_same_study(base[1], candidate[1])
         matches = match_runs(base[1], candidate[1])
         alike = likeness(base[1], candidate[1], matches)
         refused = refusal(alike, allow or ())

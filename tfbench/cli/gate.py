@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tfbench.cli.options import JsonOption, SetOption, print_json, warehouse_path
-from tfbench.cli.sides import AllowOption, SidesWarehouseOption, open_sides
+from tfbench.cli.sides import AllowOption, SidesWarehouseOption, open_sides, refuse_same_study, same_study
 from tfbench.core.errors import UsageError
 from tfbench.core.exitcodes import ExitCode
 
@@ -45,9 +45,13 @@ def gate(
     """
     from tfbench.verdict.policy import read_policy
 
+    if plan and out is not None:
+        raise UsageError("--out: --plan has no verdict to write; leave one of them out (--json prints the plan)")
+    if plan and run:
+        raise UsageError("--plan reads stored studies, --run makes new ones; leave one of them out")
     rules = read_policy(policy).with_flags(inconclusive, allow or ())
     if plan:
-        _plan(rules, base, candidate, warehouse, json)
+        _plan(rules, policy, base, candidate, warehouse, json)
         return
     if candidate is None:
         raise UsageError("gate: missing CANDIDATE; only --plan can do without")
@@ -58,9 +62,9 @@ def gate(
     from tfbench.report.side_by_side import print_gate
 
     if run:
-        result = _run(rules, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers)
+        result = _run(rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers)
     else:
-        result = _judge_stored(rules, (base, candidate), warehouse)
+        result = _judge_stored(rules, policy, (base, candidate), warehouse)
     if out is not None:
         write_gate(result, out)
     if step := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -73,7 +77,7 @@ def gate(
         raise typer.Exit(result.exit_code)
 
 
-def _read(rules: Any, sides: Sequence[tuple[Any, Any]]) -> tuple[Any, Any, Any]:
+def _read(rules: Any, policy: Path, sides: Sequence[tuple[Any, Any]]) -> tuple[Any, Any, Any]:
     """Matched runs, what differs, and the cells, of two comparable studies."""
     from tfbench.verdict.arms import likeness, load_text, match_runs, refusal
     from tfbench.verdict.cells import build_cells
@@ -88,21 +92,25 @@ def _read(rules: Any, sides: Sequence[tuple[Any, Any]]) -> tuple[Any, Any, Any]:
         there = ", ".join(load_text(match.load) for match in matches) or "none"
         missing = [load for load in rules.loads if load not in map(load_text, [match.load for match in matches])]
         if missing:
-            raise UsageError(f"policy: loads: {', '.join(missing)} is not in both studies; there are {there}")
+            told = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in both studies"
+            raise UsageError(f"{policy}: loads: {told}; there are {there}")
         matches = tuple(match for match in matches if load_text(match.load) in rules.loads)
     cells = build_cells(base, candidate, matches, rules.names, buckets=rules.buckets, edges=rules.edges)
     return matches, alike, cells
 
 
-def _judge_stored(rules: Any, names: Sequence[str], warehouse: Sequence[Path] | None) -> Any:
+def _judge_stored(rules: Any, policy: Path, names: Sequence[str], warehouse: Sequence[Path] | None) -> Any:
     from tfbench.verdict.gate import gate_result, judge
 
     with open_sides(names, warehouse) as (base, candidate):
-        matches, alike, cells = _read(rules, (base, candidate))
+        refuse_same_study(base[1], candidate[1])
+        matches, alike, cells = _read(rules, policy, (base, candidate))
         return gate_result(rules, base[1], candidate[1], alike, judge(rules, base[1], candidate[1], matches, cells))
 
 
-def _plan(rules: Any, base: str, candidate: str | None, warehouse: Sequence[Path] | None, json: bool) -> None:
+def _plan(
+    rules: Any, policy: Path, base: str, candidate: str | None, warehouse: Sequence[Path] | None, json: bool
+) -> None:
     from dataclasses import asdict
 
     from tfbench.core.jsonio import finite
@@ -110,10 +118,18 @@ def _plan(rules: Any, base: str, candidate: str | None, warehouse: Sequence[Path
     from tfbench.verdict.gate_plan import plan_gate
 
     with open_sides((base, candidate or base), warehouse) as sides:
-        matches, _, cells = _read(rules, sides)
-        same = (sides[0][1].study_id, sides[0][1].arm) == (sides[1][1].study_id, sides[1][1].arm)
-        paired = not same and all(match.paired for match in matches)
-        found = plan_gate(rules, cells, paired=paired)
+        arms = (sides[0][1], sides[1][1])
+        matches, _, cells = _read(rules, policy, sides)
+        one = same_study(*arms)
+        paired = not one and all(match.paired for match in matches)
+        notes = []
+        if one and candidate is not None:
+            notes.append("Base and candidate are the same study: taken as one.")
+        if not paired:
+            what = "From one study" if one else "From the base alone, since the runs are no pairs"
+            mend = "Pairs share schedules, which takes most noise out; run the base twice."
+            notes.append(f"{what}: an upper bound. {mend}")
+        found = plan_gate(rules, cells, paired=paired, load=arms[0].manifest.get("load"), notes=notes)
     if json:
         print_json(finite(asdict(found)))
     else:
@@ -122,6 +138,7 @@ def _plan(rules: Any, base: str, candidate: str | None, warehouse: Sequence[Path
 
 def _run(
     rules: Any,
+    policy: Path,
     manifests: Sequence[str],
     urls: Sequence[str | None],
     sets: Sequence[str],
@@ -155,7 +172,7 @@ def _run(
         arms = run_arms(open_arms(base, candidate, path, watcher, workers=workers), watcher)
     names = (arms.base.study_id, arms.candidate.study_id)
     with open_sides(names, [path]) as sides:
-        matches, alike, cells = _read(rules, sides)
+        matches, alike, cells = _read(rules, policy, sides)
         judged = judge(rules, sides[0][1], sides[1][1], matches, cells)
         result = gate_result(rules, sides[0][1], sides[1][1], alike, judged)
     if judged.verdict != "FAIL":
@@ -166,6 +183,6 @@ def _run(
     again = confirming(rules, judged)
     with open_sides(names, [path]) as sides:
         fresh = [(con, arm.since(first)) for con, arm in sides]
-        matches, _, cells = _read(again, fresh)
+        matches, _, cells = _read(again, policy, fresh)
         confirmed = judge(again, fresh[0][1], fresh[1][1], matches, cells)
     return gate_result(rules, fresh[0][1], fresh[1][1], alike, judged, confirmation=confirmed)

@@ -20,10 +20,25 @@ SidesWarehouseOption = Annotated[
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(
-        help='What may differ: a manifest key as load.repeats, "test" for any of the test, "cache" for cache hits.',
+        help='What may differ: a manifest key as load.repeats, "test" for any of the test, "cache" for cache hits,'
+        ' "simulated" for simulated against measured runs.',
         show_default=False,
     ),
 ]
+
+
+def same_study(base: Any, candidate: Any) -> bool:
+    """Whether two `Arm`s are one and the same."""
+    return bool((base.study_id, base.arm) == (candidate.study_id, candidate.arm))
+
+
+def refuse_same_study(base: Any, candidate: Any) -> None:
+    """UsageError where two `Arm`s are one and the same: beside itself a study proves nothing."""
+    from tfbench.core.errors import UsageError
+
+    if same_study(base, candidate):
+        arm = "" if base.arm is None else f":{base.arm}"
+        raise UsageError(f"base and candidate are the same study, {base.study_id}{arm}; name another")
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ from tfbench.core.jsonio import dump_text, finite
 from tfbench.metrics import FIGURES
 from tfbench.report.escape import plain
 from tfbench.report.fmt import NOTHING, number
-from tfbench.verdict.gate_document import GateResult, GateRow, Judged, Value, row_words
+from tfbench.verdict.gate_document import GateArm, GateResult, GateRow, Judged, Value, more_repeats, row_words
 from tfbench.verdict.words import bounds_text, effect_text
 
-MARKS = {"PASS": "✅", "FAIL": "❌", "INCONCLUSIVE": "❔", "INVALID": "⚠️"}
+MARKS = {"PASS": "✅", "FAIL": "❌", "INCONCLUSIVE": "❔", "INVALID": "⚠️", "WATCHED": "👀"}
 _SUITE = "tfbench gate"
 
 
@@ -40,10 +40,9 @@ def junit_xml(result: GateResult) -> str:
             )
             cases.append((f"stability at load {load.load}", "failure", told))
     undecided = "failure" if result.exit_code == 1 and result.verdict == "INCONCLUSIVE" else "skipped"
-    tags = {"PASS": None, "FAIL": "failure", "INCONCLUSIVE": undecided}
+    tags = {"PASS": None, "FAIL": "failure", "INCONCLUSIVE": undecided, "WATCHED": "skipped"}
     for row in result.rows:
-        tag = "skipped" if row.guard and row.verdict == "INCONCLUSIVE" else tags[row.verdict]
-        cases.append((row.name, tag, row_words(row)))
+        cases.append((row.name, tags[row.verdict], row_words(row)))
     count = {tag: str(sum(kind == tag for _, kind, _ in cases)) for tag in ("failure", "error", "skipped")}
     totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
     root = ElementTree.Element("testsuites", {"name": _SUITE, **totals})
@@ -61,13 +60,13 @@ def step_summary(result: GateResult) -> str:
     lines = [
         f"## {MARKS[result.verdict]} tfbench gate: {result.verdict}",
         "",
-        f"Base **{_md(base.name)}** ({_md(base.study_id)}), candidate **{_md(candidate.name)}**"
-        f" ({_md(candidate.study_id)}). A difference is {_md(result.attribution)}.",
+        f"Base **{_md(base.name)}** ({_study(base)}), candidate **{_md(candidate.name)}**"
+        f" ({_study(candidate)}). A difference is {_md(result.attribution)}.",
         "",
         *(f"- {_md(reason)}" for reason in result.reasons),
     ]
     if result.further_repeats is not None:
-        lines += ["", f"About {result.further_repeats} more repeats of both would decide."]
+        lines += ["", f"About {more_repeats(result.further_repeats)} of both would decide."]
     lines += ["", *_table(result.rows, result.policy.level)]
     if result.confirmation is not None:
         lines += ["", *_confirmation(result.confirmation)]
@@ -75,6 +74,10 @@ def step_summary(result: GateResult) -> str:
     notes = [*result.notes, *(f"left out: {why}" for why in left_out)]
     lines += ["", *(f"- {_md(note)}" for note in notes)] if notes else []
     return "\n".join(lines) + "\n"
+
+
+def _study(side: GateArm) -> str:
+    return _md(side.study_id if side.arm is None else f"{side.study_id}:{side.arm}")
 
 
 def _table(rows: Sequence[GateRow], level: float) -> list[str]:
@@ -85,7 +88,7 @@ def _table(rows: Sequence[GateRow], level: float) -> list[str]:
     for row in rows:
         cells = [
             MARKS[row.verdict],
-            row.figure + (" (watched)" if row.guard else " (critical)" if row.critical else ""),
+            row.figure + (" (guard)" if row.guard else " (critical)" if row.critical else ""),
             NOTHING if row.bucket is None else f"{row.bucket_by} {row.bucket}",
             row.load,
             _value(row.base, row.unit),

@@ -1,6 +1,7 @@
 """Comparisons, gates and their plans on a terminal."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -12,12 +13,12 @@ from rich.text import Text
 from tfbench.report.escape import plain
 from tfbench.report.fmt import NOTHING, number
 from tfbench.verdict.compare import CompareRow, Comparison
-from tfbench.verdict.gate_document import GateResult, GateRow
-from tfbench.verdict.gate_plan import GatePlan
+from tfbench.verdict.gate_document import GateResult, GateRow, more_repeats
+from tfbench.verdict.gate_plan import GatePlan, PlanRow
 from tfbench.verdict.words import bounds_text, effect_text
 
 COLOURS = {
-    **{"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "yellow", "INVALID": "red"},
+    **{"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "yellow", "INVALID": "red", "WATCHED": "dim"},
     **{"worse": "bold red", "better": "green", "undecided": "dim", "no data": "dim"},
 }
 _Row = tuple[CompareRow | GateRow, str, str, str, list[str]]
@@ -28,7 +29,7 @@ MOST_ROWS = 60
 
 
 def print_comparison(found: Comparison, file: IO[str] | None = None, width: int | None = None) -> None:
-    """The comparison: who, warnings, the table with what got worse first, notes."""
+    """The comparison: who, warnings, the table with what got worse first, then what got better, notes."""
     console = _console(file, width)
     lines: list[RenderableType] = [_sides(found.base, found.candidate)]
     lines.append(Text(f"A difference is {plain(found.attribution)}.", style="dim"))
@@ -36,11 +37,20 @@ def print_comparison(found: Comparison, file: IO[str] | None = None, width: int 
         paths = ", ".join(str(one["path"]) for one in found.differences)
         lines.append(Text(f"NOT THE SAME TEST: {plain(paths)} differ.", style="bold yellow"))
     lines += [Text(plain(warning), style="bold red") for warning in found.warnings]
-    shown = found.rows[:MOST_ROWS]
+    lines.append(Text(_count_words(found.rows), style="bold"))
+    open_buckets = [row for row in found.rows if row.bucket is not None and row.says in ("undecided", "no data")]
+    told = [row for row in found.rows if row.bucket is None or row.says in ("worse", "better")]
+    shown = told[:MOST_ROWS]
     rows: list[_Row] = [(row, row.says, row.figure, _compare_effect(row), []) for row in shown]
-    lines += [Text(""), _table(console, "95 % interval", rows) if rows else Text("No load point is in both.")]
-    if len(found.rows) > MOST_ROWS:
-        lines.append(Text(f"{len(found.rows) - MOST_ROWS} more rows are in --json", style="dim"))
+    nothing = Text("No load point is in both." if not found.loads else "No row is decided.")
+    lines += [Text(""), _table(console, "95 % interval", rows) if rows else nothing]
+    if len(told) > MOST_ROWS:
+        lines.append(Text(f"{len(told) - MOST_ROWS} more rows are in --json", style="dim"))
+    if open_buckets:
+        leaning = sum(row.hidden_by is not None for row in open_buckets)
+        hidden = f", {leaning} of them leaning worse where the figure over all, or the median, doesn't (!)"
+        text = f"{len(open_buckets)} bucket rows that show nothing are in --json{hidden if leaning else ''}"
+        lines.append(Text(text, style="dim"))
     if any(row.hidden_by for row in shown):
         lines.append(Text("! worse, or leaning so, while its median or all attempts together are not", style="yellow"))
     if any(not row.settled and row.says != "no data" for row in shown):
@@ -60,9 +70,9 @@ def print_gate(result: GateResult, file: IO[str] | None = None, width: int | Non
     lines.append(Text(f"A difference is {plain(result.attribution)}.", style="dim"))
     lines += [Text(f"· {plain(reason)}") for reason in result.reasons]
     if result.further_repeats is not None:
-        lines.append(Text(f"About {result.further_repeats} more repeats of both would decide."))
+        lines.append(Text(f"About {more_repeats(result.further_repeats)} of both would decide."))
     rows = [
-        (row, row.verdict, row.figure + (" (watched)" if row.guard else " (critical)" if row.critical else ""),
+        (row, row.verdict, row.figure + (" (guard)" if row.guard else " (critical)" if row.critical else ""),
          NOTHING if row.blank else effect_text(row.effect, row.scale, row.unit),
          [effect_text(row.limit, row.scale, row.unit)])
         for row in result.rows[:MOST_ROWS]
@@ -82,26 +92,39 @@ def print_gate(result: GateResult, file: IO[str] | None = None, width: int | Non
 
 def print_plan(plan: GatePlan, file: IO[str] | None = None, width: int | None = None) -> None:
     """What the gate takes: repeats over all, then row by row."""
-    total = "no number of repeats up to 1,000" if plan.repeats is None else f"{plan.repeats} repeats of either arm"
-    lines: list[RenderableType] = [
-        Text(f"{total}: equal arms then pass with {100 * plan.power:g} %", style="bold"),
-    ]
-    if not plan.paired:
-        text = "From one study: an upper bound. Pairs share schedules, which takes most noise out; run the base twice."
-        lines.append(Text(text, style="dim"))
+    lines: list[RenderableType] = [Text(plain(_plan_head(plan)), style="bold")]
+    lines += [Text(plain(note), style="dim") for note in plan.notes]
     table = _new_table("figure", "load", "sd of an effect", "repeats", "attempts a run", "to settle it")
     for row in plan.rows:
-        bucket = "" if row.bucket is None else f"\n  {row.bucket_by} {row.bucket}"
         table.add_row(
-            Text(plain(row.figure) + plain(bucket)), Text(row.load), Text(number(row.sd)),
+            _named(plain(row.figure), row), Text(row.load), Text(number(row.sd)),
             Text(NOTHING if row.repeats is None else f"{row.repeats}"),
             Text(NOTHING if row.attempts is None else f"{row.attempts:,}"),
             Text(NOTHING if row.attempts_needed is None else f"{row.attempts_needed:,}"),
         )  # fmt: skip
     lines += [Text(""), table]
-    reasons = dict.fromkeys(f"{row.figure} at load {row.load}: {row.reason}" for row in plan.rows if row.reason)
-    lines += [Text(plain(reason), style="yellow") for reason in reasons]
+    why: dict[str, list[str]] = {}
+    for row in plan.rows:
+        # The table and the first line already say which runs are too short.
+        if row.reason and row.length_factor is None:
+            why.setdefault(row.reason, []).append(f"{row.figure} at load {row.load}")
+    for reason, names in why.items():
+        lines.append(Text(plain(f"{', '.join(dict.fromkeys(names))}: {reason}"), style="yellow"))
     _console(file, width).print(Group(*lines))
+
+
+def _count_words(rows: Sequence[CompareRow]) -> str:
+    count = Counter(row.says for row in rows)
+    blank = f", {count['no data']} without data" if count["no data"] else ""
+    return f"{count['worse']} worse, {count['better']} better, {count['undecided']} undecided{blank}"
+
+
+def _plan_head(plan: GatePlan) -> str:
+    if plan.length_factor is not None:
+        longer = f" ({plan.longer})" if plan.longer else ""
+        return f"No number of repeats promises a pass: make runs {plan.length_factor:g} times as long{longer}"
+    total = "No number of repeats up to 1,000" if plan.repeats is None else f"{plan.repeats} repeats of either arm"
+    return f"{total}: equal arms then pass with {100 * plan.power:g} %"
 
 
 def _sides(base: Any, candidate: Any) -> Text:
@@ -123,9 +146,7 @@ def _table(console: Console, bounds: str, rows: Sequence[_Row], *more: str) -> T
     narrow = console.width < WIDE
     table = _new_table("", "figure", "load", *([] if narrow else ["base → candidate"]), "effect", bounds, *more)
     for row, mark, name, effect, further in rows:
-        figure = Text(name)
-        if row.bucket is not None:
-            figure.append(f"\n  {plain(row.bucket_by or '')} {plain(row.bucket, 32)}", style="dim")
+        figure = _named(name, row)
         values = _values(row)
         if narrow:
             figure.append(f"\n  {values}", style="dim")
@@ -136,6 +157,14 @@ def _table(console: Console, bounds: str, rows: Sequence[_Row], *more: str) -> T
             Text(effect), interval, *map(Text, further),
         )  # fmt: skip
     return table
+
+
+def _named(name: str, row: CompareRow | GateRow | PlanRow) -> Text:
+    """The figure, with its bucket on a line of its own."""
+    figure = Text(name)
+    if row.bucket is not None:
+        figure.append(f"\n  {plain(row.bucket_by or '')} {plain(row.bucket, 32)}", style="dim")
+    return figure
 
 
 def _values(row: CompareRow | GateRow) -> str:

@@ -18,7 +18,8 @@ UNEQUAL_CACHE = 0.05
 """Shares of prompt tokens from a prefix cache that lie further apart are unequal: part of the work was not done."""
 _BUILD = frozenset({"engine.version", "engine.commit", "engine.image_digest"})
 _RUNS = f"""
-SELECT run_id, load_value, repeat, seed, schedule_sha256, cache_state, status, origin, {CACHED_SHARE} AS cached_share
+SELECT run_id, load_value, repeat, seed, schedule_sha256, cache_state, status, origin, observed,
+  {CACHED_SHARE} AS cached_share
 FROM runs r WHERE study_id = ? AND arm IS NOT DISTINCT FROM ? ORDER BY load_value, repeat, order_index, run_id
 """
 _VERDICTS = "SELECT run_id, kind, verdict, reasons FROM verdicts JOIN runs USING (run_id) WHERE study_id = ?"
@@ -27,7 +28,11 @@ _ARMS = "SELECT DISTINCT arm FROM runs WHERE study_id = ? ORDER BY arm NULLS FIR
 
 @dataclass(frozen=True)
 class ArmRun:
-    """One run as comparisons see it. `unfit` says why it neither passes nor fails anything; None where it may."""
+    """One run as comparisons see it.
+
+    unfit: why it neither passes nor fails anything; None where it may. profile, engine: the engine profile's name and
+    settings, of a run whose engine tfbench itself was; engine is canonical JSON.
+    """
 
     run_id: str
     load: float | None
@@ -40,6 +45,8 @@ class ArmRun:
     cached_share: float | None = None
     simulated: bool = False
     judged: bool = True
+    profile: str | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,11 @@ def read_arm(con: Any, study_id: str, arm: str | None = None) -> Arm:
     for run_id, kind, verdict, reasons in con.execute(_VERDICTS, [study_id]).fetchall():
         judged.setdefault(run_id, {}).setdefault(f"{kind} {verdict}", []).extend(json.loads(reasons or "[]"))
     runs = []
-    for run_id, load, repeat, seed, sha, cache, status, origin, cached in con.execute(
+    for run_id, load, repeat, seed, sha, cache, status, origin, observed, cached in con.execute(
         _RUNS, [study_id, arm]
     ).fetchall():
         found = judged.get(run_id, {})
+        seen = json.loads(observed or "{}") or {}
         invalid = found.get(f"validity {INVALID}")
         unfit = None if invalid is None else "; ".join(invalid) or "judged INVALID"
         if status != RunStatus.COMPLETE:
@@ -109,6 +117,8 @@ def read_arm(con: Any, study_id: str, arm: str | None = None) -> Arm:
                 cached_share=None if cached is None else float(cached),
                 simulated=origin == "simulated",
                 judged=any(kind.startswith("validity ") for kind in found),
+                profile=seen.get("profile"),
+                engine=None if seen.get("engine") is None else json.dumps(seen["engine"], sort_keys=True),
             )
         )
     name = str(manifest.get("name") or study_id)
@@ -158,7 +168,8 @@ class Likeness:
 
     test: differences that make it another test (another workload_id); system: variables of the system.
     cache: how unequal the prefix cache's hits or states were; None where they weren't, or nobody knows. arms: both
-    sides' names where they are arms of one study.
+    sides' names where they are arms of one study. profile: how the engine profiles differ that no manifest tells of.
+    origin: that one side is simulated and the other isn't.
     """
 
     test: tuple[Difference, ...]
@@ -166,11 +177,16 @@ class Likeness:
     cache: str | None
     notes: tuple[str, ...]
     arms: tuple[str, str] | None = None
+    profile: str | None = None
+    origin: str | None = None
 
     @property
     def attribution(self) -> str:
         """What a difference in figures may be put down to."""
         names = list(dict.fromkeys(_variable(one.path) for one in self.system))
+        names += [self.profile] if self.profile is not None else []
+        if self.origin is not None:
+            return f"attributable only to the whole stack: {self.origin}"
         if self.arms is not None:
             return f"attributable to the study's arms, {self.arms[0]} and {self.arms[1]}"
         if any(one.primary for one in self.test):
@@ -188,7 +204,8 @@ def likeness(base: Arm, candidate: Arm, matches: Sequence[Match]) -> Likeness:
     same_test = base.workload_id == candidate.workload_id
     test = () if same_test else tuple(one for one in found if one.path.split(".")[0] in WORKLOAD_TABLES)
     system = tuple(one for one in found if one.primary and one.path.split(".")[0] in SYSTEM_TABLES)
-    notes = []
+    origin = _unequal_origin(base, candidate)
+    notes = [] if origin is None else [f"{origin}: no engine alone makes that difference"]
     hosts = [arm.host.get("name") for arm in (base, candidate)]
     if hosts[0] != hosts[1]:
         notes.append(f"measured from different hosts: {hosts[0]} and {hosts[1]}")
@@ -201,14 +218,18 @@ def likeness(base: Arm, candidate: Arm, matches: Sequence[Match]) -> Likeness:
         notes.append("SIMULATED runs are among these")
     same_study = base.study_id == candidate.study_id and base.arm != candidate.arm
     arms = (str(base.arm), str(candidate.arm)) if same_study else None
-    return Likeness(test, system, _unequal_cache(matches), tuple(notes), arms)
+    profile = None if origin is not None else _unequal_profile(base, candidate, named=bool(system))
+    return Likeness(test, system, _unequal_cache(matches), tuple(notes), arms, profile, origin)
 
 
 def refusal(alike: Likeness, allow: Sequence[str]) -> str | None:
     """Why two studies aren't compared, in one line, unless `allow` names it; None where nothing stands against it.
 
-    `allow` holds paths that may differ ("load.rates", or "load" for all below it), "test" for any, and "cache".
+    `allow` holds paths that may differ ("load.rates", or "load" for all below it), "test" for any, "cache",
+    and "simulated".
     """
+    if alike.origin is not None and "simulated" not in allow:
+        return f"{alike.origin}; compare runs of one kind, or these all the same with --allow simulated"
     if "test" not in allow:
         strange = [one for one in alike.test if not any(f"{one.path}.".startswith(f"{name}.") for name in allow)]
         if strange:
@@ -220,6 +241,37 @@ def refusal(alike: Likeness, allow: Sequence[str]) -> str | None:
     if alike.cache is not None and "cache" not in allow:
         return f"{alike.cache}; run both cold or both warm, or compare them all the same with --allow cache"
     return None
+
+
+def _unequal_origin(base: Arm, candidate: Arm) -> str | None:
+    sides = [_origins(arm) for arm in (base, candidate)]
+    if not all(sides) or sides[0] == sides[1]:
+        return None
+    return f"the base's runs are {' and '.join(sides[0])}, the candidate's {' and '.join(sides[1])}"
+
+
+def _origins(arm: Arm) -> list[str]:
+    return sorted({"simulated" if run.simulated else "measured" for run in arm.runs})
+
+
+def _unequal_profile(base: Arm, candidate: Arm, *, named: bool) -> str | None:
+    """How the engines differ that tfbench itself was; None where they don't, or nobody knows.
+
+    A measured study's manifest names its profile, so a difference that the manifests name (`named`) is that one.
+    """
+    if named and not any(run.simulated for run in (*base.runs, *candidate.runs)):
+        return None
+    engines = [{run.engine or run.profile for run in arm.runs} - {None} for arm in (base, candidate)]
+    if not all(engines) or engines[0] == engines[1]:
+        return None
+    names = ["/".join(sorted({run.profile for run in arm.runs if run.profile})) for arm in (base, candidate)]
+    if names[0] == names[1]:
+        settings = [[json.loads(run.engine) for run in arm.runs if run.engine] for arm in (base, candidate)]
+        a, b = (found[0] if found else {} for found in settings)
+        keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
+        of = f" {names[0]}" if names[0] else ""
+        return f"the engine profile{of} (its {', '.join(keys[:6])}{' and more' if len(keys) > 6 else ''})"
+    return f"the engine profile ({names[0] or 'unnamed'} → {names[1] or 'unnamed'})"
 
 
 def _unequal_cache(matches: Sequence[Match]) -> str | None:

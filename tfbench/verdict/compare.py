@@ -111,7 +111,7 @@ class Comparison:
 def compare(
     base: Arm, candidate: Arm, alike: Likeness, matches: Sequence[Match], cells: Sequence[Cell], *, level: float = 0.95
 ) -> Comparison:
-    """The comparison of two arms from their matched cells, what got worse first."""
+    """The comparison of two arms from their matched cells, what got worse first, then what got better."""
     loads = tuple(_load(base, candidate, match) for match in matches)
     unstable = {match.load: _unstable_in(match) for match in matches}
     kept = [cell for cell in cells if cell.bucket is None or cell.figure.kind not in _OVER_ALL_ONLY]
@@ -264,7 +264,7 @@ def _hidden_marked(rows: Sequence[CompareRow]) -> list[CompareRow]:
 
 
 def _worst_first(row: CompareRow) -> tuple[Any, ...]:
-    group = {"worse": 0, "undecided": 2 if row.leans == "worse" else 3, "better": 4, "no data": 5}[row.says]
+    group = {"worse": 0, "better": 1, "undecided": 2 if row.leans == "worse" else 3, "no data": 4}[row.says]
     size = 0.0
     if row.says != "no data":
         size = (

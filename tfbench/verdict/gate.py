@@ -7,13 +7,14 @@
 | PASS | every row is shown to be no worse than its margin |
 | INCONCLUSIVE | else |
 
-The first that holds is the verdict. "Shown" is at the policy's level; a FAIL's p-values are Holm-adjusted over all
-rows, a PASS needs no adjustment (intersection-union). A row without data, or of runs too short for its quantile, is
-never a PASS.
+The first that holds is the verdict; the guard against failures can only FAIL. "Shown" is at the policy's level; a
+FAIL's p-values are Holm-adjusted over all rows, a PASS needs no adjustment (intersection-union). A row without data, or
+of runs too short for its quantile, is never a PASS.
 """
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,8 @@ from tfbench.verdict.gate_document import (
 )
 from tfbench.verdict.policy import GUARD, MetricRule, Policy
 
-_ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
+_ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2, "WATCHED": 3}
+_ROWS_TOLD = 3
 _WITHHELD = ("quantile", "chunk_quantile")
 
 
@@ -70,7 +72,7 @@ def judge(policy: Policy, base: Arm, candidate: Arm, matches: Sequence[Match], c
             rows.append(_row(policy, rule, cell, effect, (test.p_fine, test.p_worse, next(adjusted))))
     rows.sort(key=_worst_first)
     verdict, reasons = _overall(policy, loads, rows)
-    further = [row.further_repeats for row in rows if row.verdict == "INCONCLUSIVE" and not row.guard]
+    further = [row.further_repeats for row in rows if row.verdict == "INCONCLUSIVE"]
     known = [one for one in further if one is not None]
     ask = max(known) if verdict == "INCONCLUSIVE" and known and len(known) == len(further) else None
     return Judged(verdict, policy.level, reasons, loads, tuple(rows), ask)
@@ -177,7 +179,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, effect: Effect, p: tuple[
     guard = _is_guard(policy, rule)
     lengths = [length_of(cell.figure, arm) for arm in (cell.base, cell.candidate)]
     short = None if guard else next((one.reason for one in lengths if one is not None and one.reason), None)
-    verdict: RowVerdict = "INCONCLUSIVE"
+    verdict: RowVerdict = "WATCHED" if guard else "INCONCLUSIVE"
     if p_adjusted <= policy.alpha:
         verdict = "FAIL"
     elif p_fine <= policy.alpha and short is None:
@@ -206,7 +208,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, effect: Effect, p: tuple[
 def _blank_row(rule: MetricRule, cell: Cell, reason: str, guard: bool) -> GateRow:
     return GateRow(
         **_head(rule, cell, guard),
-        verdict="INCONCLUSIVE",
+        verdict="WATCHED" if guard else "INCONCLUSIVE",
         effect=None,
         lo=None,
         hi=None,
@@ -268,10 +270,31 @@ def _overall(policy: Policy, loads: Sequence[GateLoad], rows: Sequence[GateRow])
     unfit = [_thin_words(policy, one) for one in loads if not one.enough] + _nothing_to_judge_by(rows)
     if unfit or not loads:
         return "INVALID", tuple(unfit) or ("no load point is in both studies",)
-    open_rows = [row for row in rows if row.verdict == "INCONCLUSIVE" and not row.guard]
+    open_rows = [row for row in rows if row.verdict == "INCONCLUSIVE"]
     if open_rows or not rows:
-        return "INCONCLUSIVE", tuple(f"{row.name}: {row_words(row)}" for row in open_rows) or ("nothing to judge",)
+        return "INCONCLUSIVE", tuple(_grouped(open_rows)) or ("nothing to judge",)
     return "PASS", ()
+
+
+def _grouped(rows: Sequence[GateRow]) -> list[str]:
+    """A reason for each undecided row; rows that have the same kind of reason share one line."""
+    groups: dict[str, list[GateRow]] = {}
+    for row in rows:
+        # Of one kind are reasons that tell other numbers only.
+        alone = row.reason is None or row.further_repeats is not None
+        kind = row.name if alone else re.sub(r"\d[\d.,]*", "0", row.reason or "")
+        groups.setdefault(kind, []).append(row)
+    return [_group_words(group) for group in groups.values()]
+
+
+def _group_words(rows: Sequence[GateRow]) -> str:
+    first = rows[0]
+    mend = "; runs have to be longer: gate --plan says how long" if "not settled" in (first.reason or "") else ""
+    if len(rows) == 1:
+        return f"{first.name}: {row_words(first)}{mend}"
+    names = ", ".join(row.name for row in rows[:_ROWS_TOLD])
+    more = f", and {len(rows) - _ROWS_TOLD} more" if len(rows) > _ROWS_TOLD else ""
+    return f"{len(rows)} rows ({names}{more}): {first.reason}{mend}"
 
 
 def _nothing_to_judge_by(rows: Sequence[GateRow]) -> list[str]:
@@ -298,11 +321,11 @@ def _exit_code(policy: Policy, verdict: GateVerdict, judged: Judged) -> ExitCode
         return ExitCode[verdict]
     if policy.inconclusive == "fail":
         return ExitCode.FAIL
-    undecided = [row for row in judged.rows if row.verdict == "INCONCLUSIVE" and not row.guard]
+    undecided = [row for row in judged.rows if row.verdict == "INCONCLUSIVE"]
     waved = judged.verdict == "INCONCLUSIVE" and not any(row.effect is None or row.critical for row in undecided)
     # No data is never a PASS, nor is a FAIL that didn't come again.
     return ExitCode.PASS if waved and undecided else ExitCode.INCONCLUSIVE
 
 
 def _arm(arm: Arm) -> GateArm:
-    return GateArm(arm.study_id, arm.name, arm.manifest_id, arm.workload_id, arm.system_id, arm.manifest)
+    return GateArm(arm.study_id, arm.name, arm.arm, arm.manifest_id, arm.workload_id, arm.system_id, arm.manifest)

@@ -9,7 +9,7 @@ from tfbench.verdict.policy import Policy
 from tfbench.verdict.words import bounds_text, effect_text
 
 SCHEMA = "tfbench.verdict/1"
-RowVerdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+RowVerdict = Literal["PASS", "FAIL", "INCONCLUSIVE", "WATCHED"]
 GateVerdict = Literal["PASS", "FAIL", "INCONCLUSIVE", "INVALID"]
 
 
@@ -29,8 +29,9 @@ class GateRow:
 
     scale: "ratio" (candidate / base) or "difference" (candidate - base, in `unit`), for effect, lo, hi and limit.
     lo, hi: each holds at the policy's level. limit: where the margin ends. p_fine, p_worse: of the two one-sided tests
-    at the limit; p_worse_adjusted after Holm. guard: watched whatever the policy lists; it can fail a candidate, and
-    isn't needed to pass. further_repeats: how many more would decide the row, if things go on like this.
+    at the limit; p_worse_adjusted after Holm. guard: watched whatever the policy lists; it can fail a candidate and
+    isn't needed to pass, so that it is WATCHED where undecided. further_repeats: how many more would decide the row, if
+    things go on like this.
     """
 
     load: str
@@ -85,10 +86,11 @@ class GateLoad:
 
 @dataclass(frozen=True)
 class GateArm:
-    """One side, with its whole manifest, so that it can be run again or rolled back to."""
+    """One side, with its whole manifest, so that it can be run again or rolled back to. arm: which of the study's."""
 
     study_id: str
     name: str
+    arm: str | None
     manifest_id: str
     workload_id: str
     system_id: str
@@ -127,6 +129,11 @@ class GateResult:
     confirmation: Judged | None
 
 
+def more_repeats(n: int) -> str:
+    """`1 more repeat`, `7 more repeats`."""
+    return f"{n} more repeat{'' if n == 1 else 's'}"
+
+
 def row_words(row: GateRow) -> str:
     """What a row says, without its name: effect, bound, limit, or why there is none."""
     if row.blank:
@@ -137,5 +144,5 @@ def row_words(row: GateRow) -> str:
     if row.reason:
         parts.append(row.reason)
     if row.verdict == "INCONCLUSIVE" and row.further_repeats is not None:
-        parts.append(f"about {row.further_repeats} more repeats would decide")
+        parts.append(f"about {more_repeats(row.further_repeats)} would decide")
     return ", ".join(parts)

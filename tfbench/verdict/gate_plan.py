@@ -1,10 +1,11 @@
 """What a gate takes, told beforehand: repeats and attempts per run, from the noise of a base study."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tfbench.metrics import length_of
+from tfbench.metrics import Length, length_of
 from tfbench.stats.effect import Effect, FractionEffect, StudentEffect, normal_quantile
 from tfbench.stats.equivalence import against_margin
 from tfbench.stats.plan import MOST_REPEATS, repeats_needed, sd_upper
@@ -20,8 +21,9 @@ POWER = 0.9
 class PlanRow:
     """What one row takes. sd: of one pair's effect, as measured and (sd_upper) with 80 % confidence at most.
 
-    repeats: with which two equal arms pass; None where more than 1,000 would be needed, or nothing is known.
-    attempts: a run's now; attempts_needed: to plan for. reason: why something is unknown.
+    repeats: with which two equal arms pass; None where more than 1,000 would be needed, runs are too short, or nothing
+    is known. attempts: a run's now; attempts_needed: to plan for. length_factor: how many times as long runs have to
+    be; None where they are long enough. reason: why something is unknown.
     """
 
     load: str
@@ -34,26 +36,43 @@ class PlanRow:
     repeats: int | None
     attempts: int | None
     attempts_needed: int | None
+    length_factor: float | None
     reason: str | None
 
 
 @dataclass(frozen=True)
 class GatePlan:
-    """The document `gate --plan` prints. repeats: with which all rows of equal arms pass, with `power`."""
+    """The document `gate --plan` prints.
+
+    repeats: with which all rows of equal arms pass, with `power`; None where no number is enough. length_factor: how
+    many times as long runs have to be first; longer: the manifest key and its least value.
+    """
 
     schema: str
     paired: bool
     power: float
     level: float
     repeats: int | None
+    length_factor: float | None
+    longer: str | None
+    notes: tuple[str, ...]
     rows: tuple[PlanRow, ...]
 
 
-def plan_gate(policy: Policy, cells: Sequence[Cell], *, paired: bool, power: float = POWER) -> GatePlan:
+def plan_gate(
+    policy: Policy,
+    cells: Sequence[Cell],
+    *,
+    paired: bool,
+    load: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    power: float = POWER,
+) -> GatePlan:
     """The plan from cells of two studies of the same system (`paired`), or of one study on both sides.
 
     One study alone can't say how much its runs share with those of another arm: its whole spread is taken as noise, so
-    the plan is an upper bound. Chance of passing is shared out over the rows, since all must pass.
+    the plan is an upper bound. Chance of passing is shared out over the rows, since all must pass. `load`
+    is the manifest's table, by which longer runs are told.
     """
     entries = [
         (rule, cell)
@@ -65,7 +84,17 @@ def plan_gate(policy: Policy, cells: Sequence[Cell], *, paired: bool, power: flo
     rows = tuple(_row(policy, rule, cell, paired, each) for rule, cell in entries)
     known = [row.repeats for row in rows if row.repeats is not None]
     repeats = max(policy.min_repeats, *known) if rows and len(known) == len(rows) else None
-    return GatePlan(SCHEMA, paired, power, policy.level, repeats, rows)
+    factor = max((row.length_factor for row in rows if row.length_factor is not None), default=None)
+    longer = None if factor is None else _longer(load or {}, factor)
+    return GatePlan(SCHEMA, paired, power, policy.level, repeats, factor, longer, tuple(notes), rows)
+
+
+def _longer(load: Mapping[str, Any], factor: float) -> str | None:
+    for key in ("duration_s", "count"):
+        now = load.get(key)
+        if isinstance(now, int | float):
+            return f"load.{key} ≥ {math.ceil(round(now * factor, 6))}"
+    return None
 
 
 def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: float) -> PlanRow:
@@ -82,7 +111,13 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         repeats = _by_growth(effect, limit, rule, policy.level, power)
     if repeats is None and reason is None:
         reason = f"takes more than {MOST_REPEATS} repeats: the margin is tight for this noise; make runs longer"
-    length = length_of(cell.figure, cell.base)
+    lengths = [length_of(cell.figure, arm) for arm in (cell.base, cell.candidate)]
+    known = [one for one in lengths if one is not None]
+    factor = _factor(known)
+    if factor is not None:
+        # A quantile that runs are too short for never passes: further repeats settle nothing.
+        repeats = None
+        reason = f"runs are too short for it: make them {factor:g} times as long"
     return PlanRow(
         load=load_text(cell.load),
         figure=cell.figure.name,
@@ -93,9 +128,16 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         sd_upper=upper,
         repeats=repeats,
         attempts=min((one.n for one in cell.base if one.value is not None), default=None),
-        attempts_needed=None if length is None else length.needed,
+        attempts_needed=max((one.needed for one in known), default=None),
+        length_factor=factor,
         reason=reason,
     )
+
+
+def _factor(lengths: Sequence[Length]) -> float | None:
+    """How many times as long runs have to be, in tenths, rounded up; None where they are long enough."""
+    short = [one.needed / max(1, one.n) for one in lengths if one.reason is not None or one.n < one.needed]
+    return max(1.1, math.ceil(10.0 * max(short) - 1e-9) / 10.0) if short else None
 
 
 def _alone(cell: Cell, rule: MetricRule) -> Effect | str:

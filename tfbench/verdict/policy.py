@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tfbench.core.errors import UsageError
 from tfbench.metrics import FIGURES
 from tfbench.stats.equivalence import Direction, Margin
+from tfbench.verdict.allowing import check_allowed
 from tfbench.verdict.arms import load_text
 from tfbench.verdict.buckets import BUCKETS, LENGTHS
 
@@ -60,9 +61,12 @@ class Policy:
 
     def with_flags(self, inconclusive: str | None, allow: Sequence[str]) -> "Policy":
         """The policy with what the command line adds. Raises UsageError."""
+        check_allowed(allow, "--allow")
         if inconclusive is None:
             return replace(self, allow=(*self.allow, *allow))
-        word = _choice({"inconclusive": inconclusive}, "inconclusive", ON_INCONCLUSIVE, "--inconclusive")
+        if inconclusive not in ON_INCONCLUSIVE:
+            raise UsageError(f"--inconclusive: expected one of {', '.join(ON_INCONCLUSIVE)}, got {inconclusive!r}")
+        word: Any = inconclusive
         return replace(self, inconclusive=word, allow=(*self.allow, *allow))
 
     @property
@@ -84,6 +88,9 @@ def read_policy(path: Path) -> Policy:
     """The policy in a TOML file. Raises UsageError: one line with the file, the key and the mend."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        mend = "name it with --policy, or begin with examples/ci/policy.toml (shown in docs/gate.md)"
+        raise UsageError(f"{path}: there is no such policy; {mend}") from error
     except OSError as error:
         raise UsageError(f"{path}: can't read the policy: {error.strerror}; name it with --policy") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -154,7 +161,9 @@ def _rule(given: Mapping[str, Any], everywhere: tuple[str, ...], label: str) -> 
 def _margin(given: Any, fraction: bool, label: str) -> Margin:
     example = "{ absolute = 0.01 }, one percentage point" if fraction else "{ relative = 0.05 }, or { absolute = 20 }"
     wanted = f"{label}: margin: expected how much worse is acceptable; for example margin = {example}"
-    if not isinstance(given, dict) or len(given) != 1 or not set(given) <= {"relative", "absolute"}:
+    if isinstance(given, dict):
+        _check_keys(given, ("relative", "absolute"), f"{label}: margin")
+    if not isinstance(given, dict) or len(given) != 1:
         raise UsageError(wanted)
     [(kind, size)] = given.items()
     if fraction and kind == "relative":
@@ -231,6 +240,7 @@ def _allow(given: Mapping[str, Any], label: str) -> tuple[str, ...]:
     value = given.get("allow", [])
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
         raise UsageError(f'{label}: allow: expected a list of what may differ; for example allow = ["load.repeats"]')
+    check_allowed(value, f"{label}: allow")
     return tuple(value)
 
 
