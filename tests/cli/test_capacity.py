@@ -57,7 +57,7 @@ def test_a_search_in_virtual_time_prints_answer_evidence_and_curve(folder: Path)
     ):
         assert piece in text
     assert "in at most 12 runs" in done.stderr
-    assert "load 10: 1 [" in done.stderr and "met; the limit lies between 10 and no end" in done.stderr
+    assert "load 10: 1 [" in done.stderr and "met; the limit lies above 10" in done.stderr
 
 
 def test_json_is_the_answer_with_its_evidence_and_nothing_else(folder: Path) -> None:
@@ -89,6 +89,7 @@ def test_nothing_decided_is_inconclusive(folder: Path) -> None:
         (["--profile", "four.toml"], "--simulate and --profile belong together"),
         (["--simulate", "--profile", "five.toml"], "five.toml"),
         (["--simulate", "--profile", "four.toml", "--lo", "9", "--hi", "3"], "--lo 9 lies above --hi 3"),
+        (["--simulate", "--profile", "four.toml", "--url", "http://x/v1"], "leave --url and --workers out"),
         (["--set", "load.ramp={to=9}", "--url", "http://127.0.0.1:9/v1"], "load.ramp"),
         ([], "endpoint.url is missing"),
     ],

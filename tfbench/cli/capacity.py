@@ -53,6 +53,8 @@ def capacity(
 
     if simulate != (profile is not None):
         raise UsageError("--simulate and --profile belong together; give both, or neither to measure the endpoint")
+    if simulate and (url is not None or workers != 1):
+        raise UsageError("--simulate asks no endpoint; leave --url and --workers out")
     path = warehouse_path(warehouse)
     loaded = load_manifest(manifest, sets or (), url)
 

@@ -60,7 +60,7 @@ class LiveSearch:
         """Say what is looked for, and what may be spent on it."""
         del study_id
         self._most = plan.max_runs
-        self._say(f"{name}: the highest load at which {target.words}, in at most {plan.max_runs} runs", "bold")
+        self._say(f"{name}: the highest load at which {target.words}, in at most {_runs(plan.max_runs)}", "bold")
         for note in notes:
             self._say(f"note: {note}", "dim")
 
@@ -90,10 +90,9 @@ class LiveSearch:
 
     def probe_ended(self, row: Row, so_far: Answer) -> None:
         """The decision at one load, and what is known by then."""
-        runs = f"{row.runs} run{'' if row.runs == 1 else 's'}, {row.counted:,} counted"
-        ends = f"between {_end(so_far.lo, 'nothing')} and {_end(so_far.hi, 'no end')}"
+        runs = f"{_runs(row.runs)}, {row.counted:,} counted"
         share = f"{_end(row.value, '–')} [{_end(row.lo, '–')}, {_end(row.hi, '–')}]"
-        decision = f"{_DECISIONS[row.met]}; the limit lies {ends}"
+        decision = f"{_DECISIONS[row.met]}; {_between(so_far.lo, so_far.hi)}"
         style = "" if row.met is not None else "dim"
         self._say(f"run {self._done}/{self._most} load {row.load:g}: {share}, {runs}: {decision}", style)
 
@@ -103,6 +102,18 @@ class LiveSearch:
 
     def _say(self, text: str, style: str) -> None:
         self._console.print(text, style=style or None, markup=False, soft_wrap=True)
+
+
+def _runs(n: int) -> str:
+    return f"{n:,} run{'' if n == 1 else 's'}"
+
+
+def _between(lo: float | None, hi: float | None) -> str:
+    """Where the limit lies, in words."""
+    if lo is None or hi is None:
+        known = f"above {lo:.4g}" if lo is not None else f"below {hi:.4g}" if hi is not None else "anywhere"
+        return f"the limit may lie {known}" if known == "anywhere" else f"the limit lies {known}"
+    return f"the limit lies between {lo:.4g} and {hi:.4g}"
 
 
 def _end(value: float | None, nothing: str) -> str:
