@@ -113,6 +113,13 @@ def test_an_undecided_load_is_repeated_until_its_last_look_and_both_its_sides_ar
     assert sum(probe.runs for probe in probes if 3 < probe.load < 5) > 8
 
 
+def test_a_first_load_that_leans_to_one_side_is_left_to_that_side() -> None:
+    start = [Evidence(1.0, 1, 0, None, False)]
+    assert next_probe(plan(), start) == Probe(0.5, 1)
+    assert next_probe(plan(), [Evidence(1.0, 1, 0, None, True)]) == Probe(2.0, 1)
+    assert next_probe(plan(low=1.0), start) == Probe(1.0, 3)
+
+
 def test_more_runs_decide_what_one_cannot() -> None:
     answer, probes = searched(plan(), lambda load, runs: load <= 5 if runs >= 4 or not 2 < load < 12 else None)
     assert answer.status == "found" and answer.lo is not None and answer.hi is not None

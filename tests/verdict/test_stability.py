@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from tests.ledger.builder import Row, row
+from tests.ledger.builder import MANIFEST, Row, row
 from tests.metrics.conftest import AddRun
 from tfbench.verdict.stability import judge_stability
 
@@ -24,6 +24,13 @@ def test_growth_is_found(con: duckdb.DuckDBPyConnection, add_run: AddRun, rows: 
     found = judge_stability(con, "run-1")
     assert (found.kind, found.verdict) == ("stability", verdict)
     assert "per second" in found.reasons[0]
+
+
+def test_growth_is_found_in_a_run_by_count_though_its_window_lasts_until_all_is_answered(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun
+) -> None:
+    add_run(growing(200), manifest=MANIFEST | {"load": {"count": 200}})
+    assert judge_stability(con, "run-1").verdict == "unstable"
 
 
 def test_a_handful_of_attempts_is_no_backlog(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:

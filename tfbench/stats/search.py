@@ -212,12 +212,14 @@ def _wanted(plan: SearchPlan, held: Sequence[Evidence]) -> Probe | str:
     if hi is None and barrier is not None:
         hi = barrier
     between = [one for one in held if (lo or 0.0) < one.load < (hi or math.inf) and one.met is None]
-    up = None if hi is not None else _further(plan, held[-1], between, up=True)
-    if isinstance(up, Probe):
-        return up
-    down = None if lo is not None else _further(plan, held[0], between, up=False)
-    if isinstance(down, Probe):
-        return down
+    reason = ""
+    # Where nothing is known yet, the way the first load leans is the shorter one.
+    for up in (False, True) if held[0].leans is False else (True, False):
+        if (hi if up else lo) is None:
+            step = _further(plan, held[-1] if up else held[0], between, up=up)
+            if isinstance(step, Probe):
+                return step
+            reason = reason or step
     if lo is not None and hi is not None:
         return "" if _close(plan, lo, hi) else _narrower(plan, lo, hi, between)
     # One end stays open; the other may still move up to what is undecided.
@@ -226,7 +228,7 @@ def _wanted(plan: SearchPlan, held: Sequence[Evidence]) -> Probe | str:
         step = "" if _close(plan, low, high) else _narrower(plan, low, high, ())
         if isinstance(step, Probe):
             return step
-    return up or down or ""
+    return reason
 
 
 def _further(plan: SearchPlan, end: Evidence, between: Sequence[Evidence], *, up: bool) -> Probe | str:
