@@ -112,7 +112,7 @@ class Sample:
                     "relation": "<=",
                     "ok": True,
                 },
-                "kernel_to_user_lag_p99_ms": {"value": 0.4, "limit": 2.0, "unit": "ms", "relation": "<=", "ok": True},
+                "kernel_to_user_lag_p99_ms": {"value": 0.4, "limit": 5.0, "unit": "ms", "relation": "<=", "ok": True},
                 "worker_cpu_max_share": {"value": 0.31, "limit": 0.7, "unit": "", "relation": "<=", "ok": True},
                 "clock_steps": {"value": 0, "limit": 0, "unit": "", "relation": "<=", "ok": True},
                 "dead_workers": 0.0,
