@@ -22,6 +22,12 @@ PAGE = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
 SETTINGS = PAGE.split("## Settings")[1].split("\n## ")[0]
 
 
+@pytest.fixture(autouse=True)
+def _no_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It would be this process's own, for all tests to come.
+    monkeypatch.setattr("tfbench.core.precedence.take_precedence", lambda: "none")
+
+
 @pytest.mark.parametrize("model", ["", "  "])
 def test_a_model_without_a_name(model: str) -> None:
     with pytest.raises(UsageError, match="model: expected a name"):
