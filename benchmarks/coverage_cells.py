@@ -3,6 +3,7 @@
 Queues are drawn afresh for each replication; the reference engine's runs are cut from tapes (`coverage_engine`).
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,12 +33,12 @@ from tfbench.stats.sample_size import planned_attempts, planned_attempts_for_rat
 
 QUEUES = {service.name: service for service in (EXPONENTIAL, HEAVY)}
 ENGINE = "reference engine"
+SYSTEMS = (*QUEUES, ENGINE)
 LOADS = (0.5, 0.8)
 FIGURES = (
     *("p50", "p95", "p99", "gap p95", "good fraction 0.9", "good fraction 0.99", "good fraction 0.999"),
     *("goodput", "cost per token", "p95 ratio"),
 )
-NO_GAPS = tuple(figure for figure in FIGURES if figure != "gap p95")
 GOOD = 0.9  # share of good attempts behind goodput and cost
 GAPS = 8  # per request; its response time scales them all
 TOKENS_SD = 0.8  # of the log of output tokens
@@ -67,24 +68,32 @@ class Case:
     methods: Callable[[int], dict[str, Method]]
 
 
-def cells_at(scales: Sequence[float] = (1.0,)) -> Iterator[Cell]:
-    """Every figure of every system and load at these multiples of the n that a plan asks for.
+def cells_at(
+    scales: Sequence[float] = (1.0,),
+    *,
+    systems: Sequence[str] = SYSTEMS,
+    figures: Sequence[str] = FIGURES,
+    loads: Sequence[float] = LOADS,
+) -> Iterator[Cell]:
+    """Each figure of each system and load at these multiples of the n that a plan asks for.
 
-    Other multiples than 1 are for queues alone, and leave out what takes long or says the same again.
+    Gaps are asked of M/M/1 alone. Other multiples than 1 are for queues, without what takes long or says no more.
     """
-    for load in LOADS:
-        for system in (*QUEUES, ENGINE):
-            for figure in FIGURES if system == EXPONENTIAL.name else NO_GAPS:
-                planned = plan(system, figure, load)
-                for scale in scales:
-                    if scale == 1.0 or (system in QUEUES and figure not in ("p99", "p95 ratio")):
-                        yield Cell(system, figure, load, max(20, int(planned * scale)), planned)
+    for load, system, figure in itertools.product(loads, systems, figures):
+        if figure == "gap p95" and system != EXPONENTIAL.name:
+            continue
+        planned = plan(system, figure, load)
+        for scale in scales:
+            if scale == 1.0 or (system != ENGINE and figure not in ("p99", "p95 ratio")):
+                yield Cell(system, figure, load, max(20, int(planned * scale)), planned)
 
 
 @cache
 def plan(system: str, figure: str, load: float) -> int:
-    """Attempts a run, from the correlation that a long pilot shows."""
+    """Attempts a run, from the correlation that a long pilot shows; for a ratio, one of the slower candidate."""
     share = _share(figure)
+    if figure == "p95 ratio":
+        load *= SLOWER
     rng = np.random.default_rng(20)
     owners = None
     if system == ENGINE:

@@ -58,9 +58,9 @@ def rate(load: float) -> float:
     return load * n / (float(served.end_ns.max()) / 1e9)
 
 
-def record(load: float, n: int, seed: int, *, paired: bool) -> Tape:
+def record(load: float, n: int, seed: Sequence[int], *, paired: bool) -> Tape:
     """Serves n attempts."""
-    rng = np.random.default_rng([22, seed, int(100 * load)])
+    rng = np.random.default_rng([*seed, int(100 * load)])
     arrive = np.cumsum(rng.exponential(1.0 / rate(load), n))
     arrival_ns = (arrive * 1e9).astype(np.int64)
     prompts, outputs = _work(rng, n)
@@ -75,7 +75,7 @@ def record(load: float, n: int, seed: int, *, paired: bool) -> Tape:
 @cache
 def pilot(load: float) -> FloatArray:
     """TTFTs that plans are made from."""
-    return record(load, 150_000, seed=1000, paired=False).ttft[GAP:]
+    return record(load, 150_000, (20,), paired=False).ttft[GAP:]
 
 
 def runs(tapes: Sequence[Tape], load: float, n: int, *, paired: bool = False) -> list[Run]:
@@ -98,21 +98,29 @@ def _cut(tape: Tape, load: float, n: int) -> Iterator[Run]:
         start = stop + gap
 
 
-def write(folder: Path, load: float, index: int) -> None:
-    """One tape of the study, for every process to read."""
-    tape = record(load, TAPE, index, paired=index < PAIRED[load])
-    parts = {name: getattr(tape, name) for name in Tape.__dataclass_fields__}
-    np.savez(folder / f"{load:g}-{index}.npz", **parts)
+def write(folder: Path, seed: int, load: float, index: int) -> None:
+    """One tape of the study, for every process to read; one that is there already stays."""
+    path = _path(folder, seed, load, index)
+    if path.exists():
+        return
+    tape = record(load, TAPE, (22, seed, index), paired=index < PAIRED[load])
+    part = path.with_suffix(".part.npz")
+    np.savez(part, **{name: getattr(tape, name) for name in Tape.__dataclass_fields__})
+    part.rename(path)
 
 
 @cache
-def read(folder: Path, load: float) -> list[Tape]:
+def read(folder: Path, seed: int, load: float) -> list[Tape]:
     """What `write` left."""
     tapes = []
     for index in range(TAPES[load]):
-        with np.load(folder / f"{load:g}-{index}.npz") as stored:
+        with np.load(_path(folder, seed, load, index)) as stored:
             tapes.append(Tape(**stored))
     return tapes
+
+
+def _path(folder: Path, seed: int, load: float, index: int) -> Path:
+    return folder / f"{seed}-{load:g}-{index}.npz"
 
 
 def _config(slower: float) -> EngineConfig:

@@ -56,7 +56,6 @@ def fraction_methods(k: int) -> dict[str, Method]:
     """Of scores float64 [n] each (latency over limit): the share at most 1."""
     methods: dict[str, Method] = {
         AS_PRINTED: lambda runs: _one_or_both(combine_fraction([one <= 1.0 for one in runs], score=runs)),
-        "as printed, without scores": lambda runs: _one_or_both(combine_fraction([one <= 1.0 for one in runs])),
         "Clopper-Pearson": _clopper_pearson,
     }
     if k >= 3:

@@ -42,9 +42,7 @@ def tfbench(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 
 def test_a_search_in_virtual_time_prints_answer_evidence_and_curve(folder: Path) -> None:
-    done = tfbench(
-        folder, "--simulate", "--profile", "four.toml", "--target", "good_fraction=0.5", "--max-probes", "8"
-    )
+    done = tfbench(folder, "--simulate", "--profile", "four.toml", "--target", "good_fraction=0.5", "--max-probes", "8")
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     for piece in (

@@ -8,7 +8,8 @@
 
 A quantile that isn't settled (some run's n_eff * min(p, 1 - p) < 10) keeps only its near bound, the lower one from P50
 up: short runs see too little of the tail, and their sample quantiles lie too low together (measured: 61 % coverage for
-P99 from 5 runs of 600 at load 0.8).
+P99 from 5 runs of 600 at load 0.8). The t interval of a quantile is wider by 1 in as many observations as the weakest
+run has beyond it: what is left of that at 10 and more.
 
 Every function takes one entry per run (all runs of one load point and arm) and returns an `Interval`. Data never
 raise: empty, all failed, all equal or zero give None bounds with a reason. Only misuse raises ValueError: NaN or -inf
@@ -166,13 +167,16 @@ def _quantile(
     if k < 3:
         return pooled_quantile(values, owners, p, level=level, reasons=notes)
 
-    spread = over_runs([sample_quantile(one, p) for one in values], level=level, what=f"P{100 * p:g}")
+    by_run = worth_by_run(values, owners, p)
+    settled = is_settled(by_run, p)
+    # Quantiles of short runs are askew: with 10 to 20 observations beyond, t alone covers 93 to 95 %.
+    widen = 1.0 + 1.0 / (min(one.n_eff for one in by_run) * min(p, 1.0 - p)) if settled else 1.0
+    figures = [sample_quantile(one, p) for one in values]
+    spread = over_runs(figures, level=level, what=f"P{100 * p:g}", widen=widen)
     notes += spread.reasons
     if spread.flat:
         return pooled_quantile(values, owners, p, level=level, reasons=notes)
     lo, hi, method = spread.lo, spread.hi, t_method(spread.name, k)
-    by_run = worth_by_run(values, owners, p)
-    settled = is_settled(by_run, p)
     if math.isinf(spread.value):
         notes.append(infinite_reason(np.concatenate(values), p).replace(" is infinite:", " overall:"))
         if lo is None:
