@@ -71,7 +71,7 @@ def read_body(feeds: Iterable[bytes], body: Body, dialect: str = "openai_chat") 
         if data:
             now += 10
             call.first_ns = call.first_ns or now
-            call.reads.append((now, NO_STAMP, now - 5, EXACT, data))
+            call.reads.append((now, NO_STAMP, now - 5, EXACT, data, call.tick.attempt))
     call.end_ns, call.ending = now + 10, Ending.COMPLETE
     return decode(call, dialect)
 

@@ -10,7 +10,7 @@ from tests.load.scripted import make_job, schedule
 from tfbench.core.clocks import ClockBase
 from tfbench.load.assemble import assemble
 from tfbench.load.call import Call
-from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter, pack_reads
+from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
 from tfbench.load.supervise import LoadEnd, WorkerEnd
 
 
@@ -22,7 +22,6 @@ def records(call: Call) -> tuple[SentRecord, RawRecord]:
         **{name: getattr(tick, name) for name in tick._fields},
         **{name: getattr(call, name) for name in Call.__slots__},
         "ending": ending.value,
-        "reads": pack_reads(call.reads),
     }
     sent = SentRecord(**{name: known[name] for name in SentRecord._fields})
     return sent, RawRecord(**{name: known[name] for name in RawRecord._fields})
@@ -46,6 +45,8 @@ def test_the_corpus_becomes_tables(tmp_path: Path) -> None:
                     call = wire.receive([case.response], case.end, settle_s=0.0005)
                     sent, raw = records(call)
                     spool.append("sent", sent)
+                    spool.reads.extend(call.reads)
+                    spool.write_reads()
                     spool.append("raw", raw)
                     expected[sent.attempt] = case.expected
             spool.close()

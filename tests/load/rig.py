@@ -40,7 +40,7 @@ def make_call(body: bytes = b"{}", number: int = 0, user: int = -1) -> Call:
 
 def body_of(call: Call) -> bytes:
     """All body bytes read for a call."""
-    return b"".join(read[4] for read in plain_reads(call))
+    return b"".join(read[4] for read in plain_reads(call.reads))
 
 
 def tls_server_context(*names: str, **options: Any) -> tuple[ssl.SSLContext, ssl.SSLContext]:

@@ -62,7 +62,7 @@ def events(draw: st.DrawFn) -> list[bytes]:
 def call_of(pieces: list[bytes]) -> Call:
     call = make_call()
     call.status, call.content_type, call.ending = 200, b"text/event-stream", Ending.COMPLETE
-    call.reads = [(i, to_stamp(i + 5), i - 1, EXACT, piece) for i, piece in enumerate(pieces, 1)]
+    call.reads = [(i, to_stamp(i + 5), i - 1, EXACT, piece, 0) for i, piece in enumerate(pieces, 1)]
     call.sent_ns, call.end_ns = 1, len(pieces) + 1
     return call
 

@@ -1,25 +1,34 @@
 """The spool gives back what was written, and what a dying worker wrote of it."""
 
+from collections import defaultdict
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.load.call import EXACT, FRAMED, INEXACT, Read
-from tfbench.load.spool import SpoolWriter, pack_reads, read_spool, unpack_reads
+from tfbench.load.spool import PlainRead, SpoolWriter, pack_reads, plain_reads, read_spool, unpack_reads
 
 times = st.integers(-(2**63), 2**63 - 1)
 stamps = st.binary(min_size=16, max_size=16)
 bodies = st.binary(max_size=20)
-reads = st.lists(st.tuples(times, stamps, times, st.sampled_from((INEXACT, EXACT, FRAMED)), bodies))
+forms = st.sampled_from((INEXACT, EXACT, FRAMED))
+reads = st.lists(st.tuples(times, stamps, times, forms, bodies, st.integers(0, 4)))
 
 
 @given(reads)
-def test_packed_reads_come_back_without_framing(given_reads: list[Read]) -> None:
-    framed = [
-        (*read[:4], b"%x\r\n%s\r\n" % (len(read[4]), read[4])) if read[3] == FRAMED else read for read in given_reads
+def test_packed_reads_come_back_by_attempt_without_framing(given_reads: list[Read]) -> None:
+    framed: list[Read] = [
+        (*read[:4], b"%x\r\n%s\r\n" % (len(read[4]), read[4]), read[5]) if read[3] == FRAMED else read
+        for read in given_reads
     ]
-    assert list(unpack_reads(pack_reads(framed))) == [(*read[:3], read[3] != INEXACT, read[4]) for read in given_reads]
+    expected: dict[int, list[PlainRead]] = {}
+    for user, stamp, lower, form, data, attempt in given_reads:
+        expected.setdefault(attempt, []).append((user, stamp, lower, form != INEXACT, data))
+    found: defaultdict[int, list[PlainRead]] = defaultdict(list)
+    unpack_reads(pack_reads(framed), found)
+    assert found == expected
+    assert plain_reads(framed) == [(*read[:3], read[3] != INEXACT, read[4]) for read in given_reads]
 
 
 def test_records_come_back_in_order_and_a_cut_one_ends_the_file(tmp_path: Path) -> None:
@@ -45,3 +54,20 @@ def test_what_was_flushed_is_there_without_a_close(tmp_path: Path) -> None:
     writer.flush()
     assert list(read_spool(path)) == [("sent", (1,))]
     writer.close()
+
+
+def test_reads_gather_until_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    writer = SpoolWriter(str(path))
+    one: Read = (1, b"s" * 16, 0, EXACT, b"one", 7)
+    two: Read = (2, b"s" * 16, 1, EXACT, b"two", 8)
+    gathered = writer.reads
+    gathered += [one, two]
+    writer.flush()
+    assert list(read_spool(path)) == []
+    writer.write_reads()
+    writer.append("raw", (7,))
+    gathered.append(two)
+    writer.close()
+    assert gathered == []
+    assert list(read_spool(path)) == [("reads", pack_reads([one, two])), ("raw", (7,)), ("reads", pack_reads([two]))]

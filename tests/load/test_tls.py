@@ -137,7 +137,7 @@ def test_stamps_come_through(tmp_path: Path) -> None:
     steps: list[Step] = [STREAM_HEAD, *(step for i in range(5) for step in (0.02, framed(b"event %d" % i))), LAST]
     with rig("tls", lambda index, request: steps, tmp_path) as bench:
         call = bench.one()
-    reads = plain_reads(call)
+    reads = plain_reads(call.reads)
     assert [read[4] for read in reads] == [b"event %d" % i for i in range(5)]
     assert all(read[3] for read in reads[:4])
     assert all(read[1] != stamps.NO_STAMP for read in reads) is stamps.probe()

@@ -44,7 +44,7 @@ def test_a_call_goes_out_is_answered_and_ends_once(opened: Open) -> None:
     assert call.dispatched_ns <= call.connected_ns <= call.sent_ns < call.first_ns <= call.end_ns
     assert call.done_seen_ns > 0
     # Each event came in its own read, was the last byte of it, and lies behind the bound that blur reaches back to.
-    reads = plain_reads(call)
+    reads = plain_reads(call.reads)
     assert len(reads) >= len(EVENTS)
     assert reads[0][3]
     for before, read in itertools.pairwise(reads):
@@ -114,7 +114,7 @@ def test_bytes_after_the_response_cost_the_connection_not_the_answer(opened: Ope
     for one in (call, again):
         assert (one.ending, one.error, one.status, body_of(one)) == (Ending.COMPLETE, "", 200, BODY)
         assert one.new_connection and one.garbage == b""
-        assert not plain_reads(one)[-1][3]
+        assert not plain_reads(one.reads)[-1][3]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_one_gigantic_chunk_is_read_in_linear_time(opened: Open) -> None:
         call = bench.one()
         spent = time.process_time() - before
     assert call.ending is Ending.COMPLETE
-    assert sum(len(read[4]) for read in plain_reads(call)) == size
+    assert sum(len(read[4]) for read in plain_reads(call.reads)) == size
     # Copying all that came before with every read would take minutes.
     assert spent < 10
 

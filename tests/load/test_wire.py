@@ -1,6 +1,7 @@
 """What only real sockets do: stamps and bounds, stale connections, refusals, want of ports."""
 
 import errno
+import os
 import resource
 import socket
 import threading
@@ -63,7 +64,7 @@ def test_late_reading_blurs_but_never_hides(tmp_path: Path) -> None:
         bench.until(lambda: call.status != 0)
         time.sleep(0.15)
         bench.until(lambda: call.ending is not None)
-    [(user_ns, stamp, lower_ns, exact, data)] = plain_reads(call)
+    [(user_ns, stamp, lower_ns, exact, data)] = plain_reads(call.reads)
     assert (data, exact) == (b"onetwothree", True)
     assert lower_ns <= left[0]
     if STAMPED:
@@ -234,11 +235,17 @@ def test_a_report_is_never_taken_for_another_connection_of_the_same_descriptor(
         bench.begin(first)
         bench.until(lambda: first.sent_ns > 0)
         fd = _connection(first).fd
+        # The server's thread has taken the numbers that it needs.
+        while not bench.requests:
+            time.sleep(0.001)
+        # No lower number is free, so the next connection takes the one that the first leaves.
+        fillers = [os.dup(2)]
+        while fillers[-1] < fd:
+            fillers.append(os.dup(2))
         later: list[Call] = []
 
         def between() -> None:
-            # In the middle of a batch one connection goes and others come, one with the number of the first. (The
-            # server's thread takes numbers too.)
+            # In the middle of a batch one connection goes and others come, one with the number of the first.
             bench.transport.abort(first, Ending.CANCELLED, "")
             while not later or _connection(later[-1]).fd != fd:
                 later.append(make_call(number=1 + len(later)))
@@ -248,4 +255,6 @@ def test_a_report_is_never_taken_for_another_connection_of_the_same_descriptor(
         bench.transport.serve([(fd, READ | 0x10)], 0, between)
         assert not _connection(later[-1]).opened and later[-1].sent_ns == 0
         bench.until(lambda: all(call.ending is not None for call in later))
+    for filler in fillers:
+        os.close(filler)
     assert {call.ending for call in later} == {Ending.COMPLETE}

@@ -5,11 +5,13 @@ the spool is read.
 """
 
 from enum import Enum
+from typing import Protocol
 
 from tfbench.load.feeders import Tick
 
-Read = tuple[int, bytes, int, int, bytes]
-"""Body bytes of one read: (user ns, kernel stamp, lower ns, form, data); the stamp as the kernel gave it, or NO_STAMP.
+Read = tuple[int, bytes, int, int, bytes, int]
+"""Body bytes of one read: (user ns, kernel stamp, lower ns, form, data, attempt); the stamp as the kernel gave it, or
+NO_STAMP.
 
 The bytes arrived after `lower` and not after the stamp. `form`: INEXACT, EXACT where the last of them is the
 last byte the stamp speaks of, FRAMED where moreover `data` is one HTTP chunk with its framing still on. A plain tuple:
@@ -39,8 +41,19 @@ class Ending(Enum):
     """Cut by us: end of drain, Ctrl-C."""
 
 
+class Carrier(Protocol):
+    """A connection, as far as the call on it knows it."""
+
+    @property
+    def quick_ns(self) -> int:
+        """When the last read came that was given to the call's `reads` and told it no more; 0: there was none."""
+
+
 class Call:
-    """The mutable record of one request in flight."""
+    """The mutable record of one request in flight.
+
+    `reads` is a list of its own until somebody wants its reads gathered with those of others.
+    """
 
     __slots__ = (
         "body_seen",
@@ -100,7 +113,7 @@ class Call:
         self.status = 0
         self.content_type = b""
         self.content_encoding = b""
-        self.connection: object = None
+        self.connection: Carrier | None = None
         self.connection_id = -1
         self.new_connection = False
         self.noted = False
@@ -112,6 +125,6 @@ class Call:
 
     @property
     def last_read_ns(self) -> int:
-        """User time of the latest bytes, the send's where none came; `last_ns` doesn't know every read at hand."""
-        reads = self.reads
-        return max(self.last_ns, reads[-1][0]) if reads else self.last_ns
+        """User time of the latest bytes, the send's where none came."""
+        carrier = self.connection
+        return self.last_ns if carrier is None else max(self.last_ns, carrier.quick_ns)

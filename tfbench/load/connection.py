@@ -33,6 +33,7 @@ class Connection:
 
     __slots__ = (
         "ahead",
+        "attempt",
         "drained",
         "fd",
         "framing",
@@ -76,6 +77,8 @@ class Connection:
         """What the last read's bytes came after."""
         self.reads: list[Read] | None = None
         """Where the next read of a steady stream goes (its framing is `steady`); None: through the framing."""
+        self.attempt = -1
+        """The call's, while there is one."""
         self.room = 0
         """While there are `reads`: the framing's `left`."""
 
@@ -83,6 +86,11 @@ class Connection:
     def sending(self) -> bool:
         """Whether part of a request (or of a handshake) still has to go out."""
         return self.out is not None or (self.tls is not None and self.tls.sending)
+
+    @property
+    def quick_ns(self) -> int:
+        """See Carrier."""
+        return 0 if self.reads is None else self.last_recv_ns
 
     def flush(self) -> OSError | None:
         """Send what waits, as far as the kernel takes it and at most a turn's worth; the error where it can't."""

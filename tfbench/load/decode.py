@@ -285,7 +285,7 @@ class CallDecoder:
 def decode(call: Call, dialect: str, reads: Iterable[PlainRead] | None = None) -> Decoded:
     """Decode a call that has ended, of which `reads` (default: those at hand) are all."""
     decoder = CallDecoder(call, dialect)
-    decoder.feed(plain_reads(call) if reads is None else reads)
+    decoder.feed(plain_reads(call.reads) if reads is None else reads)
     return decoder.finish()
 
 
@@ -303,7 +303,7 @@ class OutputCounter:
         """Output chunks up to now."""
         reads = self._reads
         for at in range(self._done, len(reads)):
-            _, _, _, form, data = reads[at]
+            _, _, _, form, data, _ = reads[at]
             for event in self._sse.feed(unframed(data) if form == FRAMED else data):
                 chunk = self._decoder.feed(event)
                 self._count += chunk is not None and chunk.kind in OUTPUT_KINDS

@@ -202,7 +202,7 @@ class Framing:
         return self._is_over(call, data) if over else False
 
     def _keep(self, call: Call, body: bytes, size: int, user_ns: int, stamp: bytes, lower_ns: int, exact: bool) -> None:
-        call.reads.append((user_ns, stamp, lower_ns, exact, body))
+        call.reads.append((user_ns, stamp, lower_ns, exact, body, call.tick.attempt))
         call.body_seen = True
         self.bodyless = 0
         self.left -= size

@@ -14,7 +14,7 @@ from tfbench.load.poller import READ, Poller
 from tfbench.load.progress import Reporter
 from tfbench.load.requests import RequestMaker
 from tfbench.load.retry_after import retry_after_s
-from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter, pack_reads
+from tfbench.load.spool import RawRecord, SentRecord, SpoolWriter
 from tfbench.load.timer import open_timer
 from tfbench.load.transport import Transport
 from tfbench.manifest import retry_delay_s
@@ -33,7 +33,7 @@ _DENSITY_WINDOW_NS = 20_000_000
 _LOOK_NS = 2_000_000
 _IDLE_NS = 200_000
 """A body for a later tick is made only when the next one is further off than this."""
-_PART_READS = 64
+_MANY_READS = 64
 _DISPATCH_BURST = 16
 _SECOND_NS = 1_000_000_000
 CUT_BY_DRAIN = "cut at the end of drain"
@@ -103,6 +103,8 @@ class WorkerLoop:
         self._deadlines.watch(call, call.dispatched_ns)
         if call.cancel and self._job.cancel_after_chunks is not None:
             self._counted[id(call)] = (call, OutputCounter(call, self._job.dialect))
+        elif not self._keep_reads:
+            call.reads = self._spool.reads
         self._wire.begin(call)
 
     def _on_sent(self, call: Call) -> None:
@@ -147,7 +149,7 @@ class WorkerLoop:
         else:
             self._spool.append("planned", tuple(self._retries.again(call.tick, due_ns)))
         # The deadlines hold on to a call for a while; its bytes aren't needed any more.
-        call.reads.clear()
+        call.reads = []
 
     def _retry_due_ns(self, call: Call) -> int | None:
         """When the task of a failed call is tried again; None when it isn't."""
@@ -176,6 +178,9 @@ class WorkerLoop:
         assert call.ending is not None
         if not call.noted:
             self._write_sent(call)
+        if call.reads is not self._spool.reads:
+            self._spool.reads.extend(call.reads)
+        self._spool.write_reads()
         self._spool.append(
             "raw",
             RawRecord(
@@ -193,20 +198,11 @@ class WorkerLoop:
                 content_encoding=call.content_encoding,
                 garbage=call.garbage,
                 prompt=call.prompt,
-                reads=pack_reads(call.reads),
             ),
         )
 
     def _write_anchor(self, anchor: Anchor) -> None:
         self._spool.append("anchor", (anchor.mono_ns, anchor.real_ns, anchor.width_ns))
-
-    def _write_parts(self) -> None:
-        # The bytes of long streams go to the spool while they run, so that they don't pile up.
-        for call in () if self._keep_reads else self._in_flight.values():
-            if len(call.reads) >= _PART_READS and id(call) not in self._counted:
-                self._spool.append("part", (call.tick.attempt, pack_reads(call.reads)))
-                call.last_ns = call.last_read_ns
-                call.reads.clear()
 
     # The loop.
 
@@ -268,6 +264,8 @@ class WorkerLoop:
         """What needs no more than a look every few milliseconds; True when the run is over."""
         if self._deadlines.due(now):
             self._expire(now)
+        if len(self._spool.reads) >= _MANY_READS:
+            self._spool.write_reads()
         since = now - self._density_mark_ns
         if since >= _DENSITY_WINDOW_NS:
             # Without stamps every delay would show, so events are then taken one by one.
@@ -322,7 +320,7 @@ class WorkerLoop:
         wall_then, cpu_then = self._cpu_mark
         self._cpu_windows.append((cpu - cpu_then) / max(now - wall_then, 1))
         self._cpu_mark = (now, cpu)
-        self._write_parts()
+        self._spool.write_reads()
 
     def _over(self, now: int) -> bool:
         job = self._job

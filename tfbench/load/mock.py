@@ -32,6 +32,7 @@ class _Line:
     """One pretended connection; `steps` of the exchange it carries."""
 
     __slots__ = ("after_ns", "closed", "due_ns", "framing", "id", "next", "steps")
+    quick_ns = 0
 
     def __init__(self, number: int) -> None:
         self.id = number

@@ -1,5 +1,6 @@
 """The parent reads a worker's spool back: every call decoded, its bytes let go."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,7 @@ from tfbench.core.clocks import Anchor
 from tfbench.load.call import Call, Ending
 from tfbench.load.decode import Decoded, decode
 from tfbench.load.feeders import Tick
-from tfbench.load.spool import PlainRead, RawRecord, SentRecord, pack_reads, read_spool, unpack_reads
-
-_NO_READS = pack_reads(())
+from tfbench.load.spool import PlainRead, RawRecord, SentRecord, read_spool, unpack_reads
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class WorkerReader:
     summary: dict[str, Any] | None = None
     _dialect: str = ""
     _keep_text: bool = False
-    _parts: dict[int, list[PlainRead]] = field(default_factory=dict)
+    _reads: defaultdict[int, list[PlainRead]] = field(default_factory=lambda: defaultdict(list))
 
     def batches(self, calls: int = 10_000) -> Iterator[list[Ended]]:
         """Decoded calls, about `calls` at a time, in order of their ends."""
@@ -53,8 +52,8 @@ class WorkerReader:
                 sends[sent.attempt] = sent
                 if sent.sent_ns:
                     self.planned.pop(sent.attempt, None)
-            elif kind == "part":
-                self._parts.setdefault(record[0], []).extend(unpack_reads(record[1]))
+            elif kind == "reads":
+                unpack_reads(record, self._reads)
             elif kind == "raw":
                 raw = RawRecord(*record)
                 self.planned.pop(raw.attempt, None)
@@ -77,14 +76,13 @@ class WorkerReader:
             yield batch
 
     def _ended(self, sent: SentRecord, raw: RawRecord | None) -> Ended:
-        reads = self._parts.pop(sent.attempt, [])
-        if raw is not None:
-            reads.extend(unpack_reads(raw.reads))
+        reads = self._reads.pop(sent.attempt, [])
+        if raw is not None and reads:
+            raw = raw._replace(last_ns=max(raw.last_ns, reads[-1][0]))
         decoded = decode(_call_of(sent, raw, bool(reads)), self._dialect, reads)
         output = decoded.output if self._keep_text else None
-        # Neither the reads nor the text are needed any more.
-        bare = None if raw is None else raw._replace(reads=_NO_READS)
-        return Ended(sent, bare, decoded._replace(output=""), None if raw is None else raw.prompt, output)
+        # The text isn't needed any more.
+        return Ended(sent, raw, decoded._replace(output=""), None if raw is None else raw.prompt, output)
 
 
 def _call_of(sent: SentRecord, raw: RawRecord | None, answered: bool) -> Call:

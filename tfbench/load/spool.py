@@ -2,20 +2,22 @@
 
 Records are length-prefixed marshal tuples: the project's own, read back by the same Python that
 wrote them, moments later. The first item names the record: "job" (dialect, whether texts are kept),
-"sent", "part" (attempt, reads), "raw", "planned" (the tick of a retry), "anchor" or "summary". What a
-response means is decoded from here, after the load: the worker only writes down bytes and times.
+"sent", "reads" (of several calls, as they came), "raw" (all reads of its call come before it), "planned" (the tick of
+a retry), "anchor" or "summary". What a response means is decoded from here, after the load: the worker only writes
+down bytes and times.
 """
 
 import marshal
 import os
 import struct
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfbench.core.errors import StorageError
-from tfbench.load.call import FRAMED, Call, Read
+from tfbench.load.call import FRAMED, Read
 from tfbench.load.stamps import NO_STAMP
 
 _LENGTH = struct.Struct("<I")
@@ -48,22 +50,31 @@ class SentRecord(NamedTuple):
 
 PlainRead = tuple[int, bytes, int, bool, bytes]
 """A `Read` without HTTP framing; its form says only whether it is exact."""
-PackedReads = tuple[bytes, bytes, bytes, bytes, tuple[bytes, ...]]
+PackedReads = tuple[bytes, bytes, bytes, bytes, tuple[bytes, ...], bytes]
 
 
 def pack_reads(reads: Iterable[Read]) -> PackedReads:
     """Reads as columns: marshal takes machine integers ten times slower one by one."""
-    user, stamps, lower, forms, data = zip(*reads, strict=True) if reads else ((), (), (), (), ())
-    return array("q", user).tobytes(), b"".join(stamps), array("q", lower).tobytes(), bytes(forms), data
+    user, stamps, lower, forms, data, attempts = zip(*reads, strict=True) if reads else ((),) * 6
+    return (
+        array("q", user).tobytes(),
+        b"".join(stamps),
+        array("q", lower).tobytes(),
+        bytes(forms),
+        data,
+        array("q", attempts).tobytes(),
+    )
 
 
-def unpack_reads(packed: PackedReads) -> Iterator[PlainRead]:
-    """What `pack_reads` was given, without HTTP framing."""
-    user, stamps, lower, forms, data = packed
+def unpack_reads(packed: PackedReads, by_attempt: defaultdict[int, list[PlainRead]]) -> None:
+    """Adds to each attempt's list what `pack_reads` was given of it."""
+    user, stamps, lower, forms, data, attempts = packed
     size = len(NO_STAMP)
     each = [stamps[at : at + size] for at in range(0, len(stamps), size)]
     bodies = [piece if form != FRAMED else unframed(piece) for form, piece in zip(forms, data, strict=True)]
-    return zip(_int64s(user), each, _int64s(lower), map(bool, forms), bodies, strict=True)
+    plain = zip(_int64s(user), each, _int64s(lower), map(bool, forms), bodies, strict=True)
+    for attempt, read in zip(_int64s(attempts), plain, strict=True):
+        by_attempt[attempt].append(read)
 
 
 def unframed(chunk: bytes) -> bytes:
@@ -71,9 +82,12 @@ def unframed(chunk: bytes) -> bytes:
     return chunk[chunk.index(b"\n") + 1 : -2]
 
 
-def plain_reads(call: Call) -> list[PlainRead]:
-    """The reads that a call has at hand."""
-    return list(unpack_reads(pack_reads(call.reads)))
+def plain_reads(reads: Iterable[Read]) -> list[PlainRead]:
+    """Reads without HTTP framing."""
+    return [
+        (user, stamp, lower, bool(form), data if form != FRAMED else unframed(data))
+        for user, stamp, lower, form, data, _ in reads
+    ]
 
 
 def _int64s(data: bytes) -> "array[int]":
@@ -83,10 +97,9 @@ def _int64s(data: bytes) -> "array[int]":
 
 
 class RawRecord(NamedTuple):
-    """Written when the wire let go of a call: how, and the reads not yet written as "part" records.
+    """Written when the wire let go of a call.
 
-    The attempt's `SentRecord` was written before, with a `sent_ns` of 0 where nothing was sent. `reads` are packed by
-    `pack_reads`.
+    The attempt's `SentRecord` was written before, with a `sent_ns` of 0 where nothing was sent.
     """
 
     attempt: int
@@ -102,11 +115,14 @@ class RawRecord(NamedTuple):
     content_encoding: bytes
     garbage: bytes
     prompt: str | None
-    reads: PackedReads
 
 
 class SpoolWriter:
-    """Appends records; `flush` hands them to the kernel, so that even SIGKILL can't take them back."""
+    """Appends records; `flush` hands them to the kernel, so that even SIGKILL can't take them back.
+
+    `reads` gathers those of all calls until `write_reads`: written down soon, and together, they are still in the
+    cache, and their memory serves for the next ones.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -116,6 +132,13 @@ class SpoolWriter:
             raise StorageError(f"{path}: can't write the run's facts ({error.strerror})") from error
         self._pending: list[bytes] = []
         self._size = 0
+        self.reads: list[Read] = []
+
+    def write_reads(self) -> None:
+        """Queue the reads that have gathered, one record of them all."""
+        if self.reads:
+            self.append("reads", pack_reads(self.reads))
+            self.reads.clear()
 
     def append(self, kind: str, record: tuple[Any, ...]) -> None:
         """Queue one record."""
@@ -142,7 +165,8 @@ class SpoolWriter:
             ) from error
 
     def close(self) -> None:
-        """Flush and close."""
+        """Write what has gathered, and close."""
+        self.write_reads()
         self.flush()
         os.close(self._fd)
 

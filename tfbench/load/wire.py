@@ -129,7 +129,8 @@ class Wire:
                 lower_ns = connection.last_recv_ns
                 if lower_ns < previous_entry_ns:
                     lower_ns = previous_entry_ns
-                reads.append((user_ns, ancillary[0][2] if ancillary else _NO_STAMP, lower_ns, FRAMED, data))
+                stamp = ancillary[0][2] if ancillary else _NO_STAMP
+                reads.append((user_ns, stamp, lower_ns, FRAMED, data, connection.attempt))
                 connection.room -= size
                 connection.last_recv_ns = before_ns
             else:
@@ -195,6 +196,7 @@ class Wire:
     def _assign(self, connection: Connection, call: Call) -> None:
         connection.framing.begin(call)
         call.connection = connection
+        connection.attempt = call.tick.attempt
         call.connection_id = connection.id
 
     def _connected(self, connection: Connection) -> None:

@@ -74,8 +74,7 @@ def main() -> int:
         else:
             upcoming = deque(range(job.worker, len(job.plan.offsets_ns), job.workers))
         maker = RequestMaker(job, upcoming)
-        for _ in range(64):
-            maker.prepare()
+        maker.prepare_early()
         poller = open_poller()
         context = tls_context() if job.target.tls else None
         loop = WorkerLoop(
