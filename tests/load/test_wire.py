@@ -98,9 +98,9 @@ def test_a_server_that_says_it_closes_is_left_to_close(tmp_path: Path) -> None:
         wire = bench.transport
         assert isinstance(wire, Wire)
         assert bench.one().ending is Ending.COMPLETE
-        assert len(wire._by_fd) == 1
+        assert len(wire._sockets.by_fd) == 1
         assert bench.one().new_connection
-        bench.until(lambda: not wire._by_fd)
+        bench.until(lambda: not wire._sockets.by_fd)
 
 
 def test_an_answer_before_the_request_is_out_counts() -> None:
@@ -123,7 +123,7 @@ def test_an_answer_before_the_request_is_out_counts() -> None:
         call = bench.one(b"x" * (64 << 20))
         assert (call.ending, call.status, body_of(call)) == (Ending.COMPLETE, 413, b"big")
         # Whatever was still to be sent: the server has closed its side, so the connection is of no more use.
-        bench.until(lambda: not wire._by_fd)
+        bench.until(lambda: not wire._sockets.by_fd)
         thread.join()
     wire.close()
     bench.poller.close()

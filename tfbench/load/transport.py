@@ -14,10 +14,14 @@ class Transport(Protocol):
     what a peer does: that is an `Ending`.
     """
 
-    opened: int
-    """Connections opened so far."""
-    exhausted: int
-    """Connections that failed for want of local ports, descriptors or buffers."""
+    @property
+    def opened(self) -> int:
+        """Connections opened so far."""
+
+    @property
+    def exhausted(self) -> int:
+        """Connections that failed for want of local ports, descriptors or buffers."""
+
     stamped: bool
     """Whether reads carry kernel stamps; without them every delay in reading shows."""
 

@@ -7,25 +7,21 @@ per read. What the bytes mean is decided elsewhere.
 import socket
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from tfbench.load import stamps
 from tfbench.load.call import FRAMED, Call, Ending
-from tfbench.load.connection import EXHAUSTED, Connection, Refused, describe, start_connecting
+from tfbench.load.connection import Connection, Refused, describe
 from tfbench.load.framing import CHUNK_HEADS, EVENT_END, QUICK_BYTES
 from tfbench.load.poller import READ, WRITE, Poller
-from tfbench.load.pool import Policy, Pool
+from tfbench.load.pool import Policy
+from tfbench.load.sockets import Sockets
 from tfbench.load.target import Target
 from tfbench.load.tls import MAX_OVERHANG_BYTES, TlsLayer, tls_trouble
 
 READ_BYTES = 256 * 1024
 _ANCILLARY_BYTES = stamps.ANCILLARY_BYTES
 _CONNECTING_AT_ONCE = 64
-_PARTING_NS = 1_000_000_000
-"""How long a connection that the server said it closes is left for it to close."""
-_PARTING_MOST = 512
 _NO_STAMP = stamps.NO_STAMP
 _TURN = 16
 """Events served before others may have a turn."""
@@ -37,7 +33,7 @@ def _nothing() -> None:
 
 
 class Wire:
-    """All connections of one worker to one target; a Transport."""
+    """HTTP over the connections of one worker to one target; a Transport."""
 
     def __init__(
         self,
@@ -55,37 +51,37 @@ class Wire:
         self._context = context
         self._sent = sent
         self._done = done
-        self._numbers = count()
-        self._by_fd: dict[int, Connection] = {}
-        self._pool: Pool[Connection] = Pool(Policy(policy), self._usable)
-        self._parting: deque[tuple[int, Connection]] = deque()
-        self._preconnecting = 0
         buffer = bytearray(READ_BYTES)
         self._buffers = [buffer]
         self._view = memoryview(buffer)
         self._plain = bytearray(READ_BYTES + MAX_OVERHANG_BYTES if context is not None else 0)
         self.stamped = use_stamps and not target.is_unix
-        self.exhausted = 0
-        self.opened = 0
+        self._sockets = Sockets(poller, target, policy, self._usable, use_stamps=self.stamped)
+
+    @property
+    def opened(self) -> int:
+        """See Transport."""
+        return self._sockets.opened
+
+    @property
+    def exhausted(self) -> int:
+        """See Transport."""
+        return self._sockets.exhausted
 
     def preconnect(self, number: int, timeout_s: float) -> int:
         """Open `number` connections and wait for them, at most `timeout_s`; how many are ready."""
         deadline = _mono() + int(timeout_s * 1e9)
-        left = number
-        while (left or self._preconnecting) and (now := _mono()) < deadline:
-            while left and self._preconnecting < _CONNECTING_AT_ONCE:
+        sockets, left = self._sockets, number
+        while (left or sockets.ahead) and (now := _mono()) < deadline:
+            while left and sockets.ahead < _CONNECTING_AT_ONCE:
                 left -= 1
-                self._preconnecting += 1
-                if self._open(None) is not None:
-                    self._preconnecting -= 1
+                self._open(None)
             self.serve(self._poller.poll(min((deadline - now) / 1e9, 0.05)), 0, _nothing)
-        return len(self._pool)
+        return sockets.idle
 
     def begin(self, call: Call) -> None:
         """Send `call` on an idle connection, or open one."""
-        if self._parting:
-            self._part(_mono())
-        connection = self._pool.take(call)
+        connection = self._sockets.take(call, _mono())
         if connection is None:
             self._open(call)
             return
@@ -99,7 +95,7 @@ class Wire:
     ) -> list[int]:
         """Serve one poll's reports; see Transport."""
         # Looked up beforehand: a descriptor freed on the way may be another connection's by the time its turn comes.
-        known = [*map(self._by_fd.get, [fd for fd, _ in events])]
+        known = [*map(self._sockets.by_fd.get, [fd for fd, _ in events])]
         others: list[int] = []
         before_ns = _mono()
         left = _TURN
@@ -145,12 +141,12 @@ class Wire:
 
     def close(self) -> None:
         """Close every connection; calls still in flight are cut."""
-        for connection in list(self._by_fd.values()):
+        for connection in list(self._sockets.by_fd.values()):
             call = connection.framing.call
             if call is not None:
                 self._finish(call, Ending.CUT, "", _mono())
             else:
-                self._shut(connection)
+                self._sockets.shut(connection)
 
     # Connections.
 
@@ -164,34 +160,25 @@ class Wire:
                     return False
             if connection.is_quiet():
                 return True
-        self._shut(connection)
+        self._sockets.shut(connection)
         return False
 
-    def _open(self, call: Call | None) -> Refused | None:
-        started = start_connecting(self._target, use_stamps=self.stamped)
-        if isinstance(started, Refused):
-            if started.number in EXHAUSTED:
-                self.exhausted += 1
-            if call is not None:
-                call.new_connection = True
-                call.ending = Ending.CONNECT
-                call.error = started.error
-                call.end_ns = _mono()
-                self._done(call)
-            return started
-        sock, connected = started
-        connection = Connection(next(self._numbers), sock)
-        self.opened += 1
-        self._by_fd[connection.fd] = connection
-        connection.ahead = call is None
+    def _open(self, call: Call | None) -> None:
+        found = self._sockets.open(ahead=call is None)
         if call is not None:
             call.new_connection = True
+        if isinstance(found, Refused):
+            if call is not None:
+                call.ending = Ending.CONNECT
+                call.error = found.error
+                call.end_ns = _mono()
+                self._done(call)
+            return
+        connection, connected = found
+        if call is not None:
             self._assign(connection, call)
-        connection.mask = READ | WRITE
-        self._poller.add(connection.fd, connection.mask)
         if connected:
             self._connected(connection)
-        return None
 
     def _assign(self, connection: Connection, call: Call) -> None:
         connection.framing.begin(call)
@@ -226,27 +213,11 @@ class Wire:
         connection.opened = True
         call = connection.framing.call
         if call is None:
-            self._preconnecting -= 1
-            connection.ahead = False
-            self._pool.add(connection)
+            self._sockets.ready(connection)
             self._flush(connection)
             return
         call.connected_ns = _mono()
         self._send_request(connection, call)
-
-    def _shut(self, connection: Connection) -> None:
-        if connection.fd < 0:
-            return
-        self._poller.drop(connection.fd)
-        del self._by_fd[connection.fd]
-        self._pool.drop(connection)
-        if connection.ahead:
-            self._preconnecting -= 1
-        connection.release()
-
-    def _part(self, now_ns: int) -> None:
-        while self._parting and (self._parting[0][0] <= now_ns or len(self._parting) > _PARTING_MOST):
-            self._shut(self._parting.popleft()[1])
 
     # Writing.
 
@@ -267,7 +238,7 @@ class Wire:
         if error is not None:
             self._send_failed(connection, error)
             return
-        self._watch(connection, READ | WRITE if connection.sending else READ)
+        self._sockets.watch(connection, READ | WRITE if connection.sending else READ)
 
     def _send_failed(self, connection: Connection, error: OSError) -> None:
         call = connection.framing.call
@@ -277,19 +248,14 @@ class Wire:
         elif connection.untouched and not call.new_connection:
             # The kernel took no byte of it: a stale kept-alive connection costs nothing but a new one.
             connection.framing.call = None
-            self._shut(connection)
+            self._sockets.shut(connection)
             call.sent_ns = 0
             self._open(call)
         else:
             # A server may refuse early and close: what it said may still be waiting to be read.
             connection.out = None
-            self._watch(connection, READ)
+            self._sockets.watch(connection, READ)
             self._read(connection)
-
-    def _watch(self, connection: Connection, mask: int) -> None:
-        if connection.mask != mask:
-            connection.mask = mask
-            self._poller.change(connection.fd, mask)
 
     def _writable(self, connection: Connection) -> None:
         if connection.opened or connection.tls is not None:
@@ -297,11 +263,10 @@ class Wire:
             return
         trouble = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if trouble:
-            if trouble in EXHAUSTED:
-                self.exhausted += 1
+            self._sockets.failed(trouble)
             self._lost(connection, describe(trouble))
             return
-        self._watch(connection, READ)
+        self._sockets.watch(connection, READ)
         self._connected(connection)
 
     # Reading.
@@ -367,7 +332,7 @@ class Wire:
         call = framing.call
         if call is None:
             # Bytes that nobody asked for.
-            self._shut(connection)
+            self._sockets.shut(connection)
         elif framing.take(call, data, size, user_ns, stamp, lower_ns, drained):
             self._over(connection, call, user_ns, stamp)
         elif drained and framing.steady:
@@ -395,7 +360,7 @@ class Wire:
         call = framing.call
         if len(plain):
             if call is None:
-                self._shut(connection)
+                self._sockets.shut(connection)
                 return
             if framing.take(call, plain, len(plain), user_ns, stamp, lower_ns, exact and connection.drained):
                 self._over(connection, call, user_ns, stamp)
@@ -433,7 +398,7 @@ class Wire:
     def _lost(self, connection: Connection, error: str) -> None:
         call = connection.framing.call
         if call is None:
-            self._shut(connection)
+            self._sockets.shut(connection)
         elif not connection.opened:
             self._finish(call, Ending.CONNECT, error, _mono())
         elif call.status:
@@ -455,8 +420,9 @@ class Wire:
         call.error = error
         call.end_ns = end_ns
         if part:
-            # Whoever closes first keeps the port busy for a minute: that is better left to the server.
-            self._parting.append((end_ns + _PARTING_NS, connection))
-        elif not (keep and self._pool.give(connection, call)):
-            self._shut(connection)
+            self._sockets.part(connection, end_ns)
+        elif keep:
+            self._sockets.give(connection, call)
+        else:
+            self._sockets.shut(connection)
         self._done(call)
