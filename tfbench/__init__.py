@@ -15,16 +15,22 @@ from tfbench.core.version import VERSION as __version__
 
 _HOMES = {
     "Manifest": "tfbench.manifest",
+    "System": "tfbench.study.simulate",
     "TfbenchError": "tfbench.core.errors",
     "Warehouse": "tfbench.warehouse",
     "attempt_figures": "tfbench.metrics",
     "build_report": "tfbench.report",
+    "engine_profile": "tfbench.engine.profile",
     "figures": "tfbench.metrics",
+    "find_capacity": "tfbench.study.capacity",
     "freeze": "tfbench.manifest",
     "load_manifest": "tfbench.manifest",
     "outcomes": "tfbench.metrics",
+    "parse_target": "tfbench.study.target",
     "run_figures": "tfbench.metrics",
     "run_study": "tfbench.study",
+    "simulate_capacity": "tfbench.study.capacity",
+    "simulate_study": "tfbench.study.simulate",
     "start_engine": "tfbench.engine.process",
     "write_html": "tfbench.report",
 }

@@ -54,7 +54,8 @@ def test_a_search_in_virtual_time_prints_answer_evidence_and_curve(folder: Path)
         "output tokens/s",
     ):
         assert piece in text
-    assert "in at most 8 runs" in done.stderr
+    assert "n (n_eff)" in text and "in at most 8 runs" in done.stderr
+    assert done.stderr.count("note: new warehouse tfbench.duckdb") == 1
     assert "load 10: 1 [" in done.stderr and "met; the limit lies above 10" in done.stderr
 
 
@@ -68,6 +69,7 @@ def test_json_is_the_answer_with_its_evidence_and_nothing_else(folder: Path) -> 
     assert (answer["lo"], answer["hi"], answer["status"], answer["limit"]) == (16, None, "open", "range")
     assert answer["target"] == {"figure": "ttft_p50_ms", "value": 150, "words": "ttft_p50_ms ≤ 150"}
     assert [row["load"] for row in answer["evidence"]] == [10, 16] and all(row["met"] for row in answer["evidence"])
+    assert all(0 < row["n_eff"] <= row["counted"] for row in answer["evidence"])
     assert answer["confidence"] == 0.9 and answer["unit"] == "requests/s" and answer["study_id"]
 
 
@@ -87,7 +89,11 @@ def test_nothing_decided_is_inconclusive(folder: Path) -> None:
         (["--profile", "four.toml"], "--simulate and --profile belong together"),
         (["--simulate", "--profile", "five.toml"], "five.toml"),
         (["--simulate", "--profile", "four.toml", "--lo", "9", "--hi", "3"], "--lo 9 lies above --hi 3"),
-        (["--simulate", "--profile", "four.toml", "--url", "http://x/v1"], "leave --url and --workers out"),
+        (
+            ["--simulate", "--profile", "four.toml", "--url", "http://x/v1"],
+            "--url: --simulate asks no endpoint; leave it out",
+        ),
+        (["--simulate", "--profile", "four.toml", "--workers", "2"], "--workers: --simulate asks no endpoint"),
         (["--set", "load.ramp={to=9}", "--url", "http://127.0.0.1:9/v1"], "load.ramp"),
         ([], "endpoint.url is missing"),
     ],

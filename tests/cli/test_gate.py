@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.ledger.builder import MANIFEST, row
+from tests.report.pages import Page, injected
 from tests.verdict.ledgers import add_study, answers, failures, latencies
 from tests.verdict.schema import check
 from tfbench.cli.app import app
@@ -389,12 +390,44 @@ def test_a_plan_tells_longer_runs_by_the_manifest_s_own_key(tmp_path: Path, key:
     assert name == f"load.{key}" and now * plan["length_factor"] <= int(least) < now * plan["length_factor"] + 1
 
 
-def test_a_plan_refuses_what_it_would_ignore(folder: Path, tmp_path: Path) -> None:
+TO_RUN = ["--base-url=http://x/v1", "--candidate-url=http://x/v1", "--set=load.repeats=5", "--workers=2", "--base-url="]
+
+
+@pytest.mark.parametrize("option", [*TO_RUN, "--run", "--out=o", "--html=h", "--inconclusive=pass"])
+def test_a_plan_refuses_what_it_would_ignore(folder: Path, option: str) -> None:
     plan = ["gate", "base", "same", "--policy", str(folder / "policy.toml"), "--plan"]
-    code, line = tfbench(folder, *plan, "--out", str(tmp_path / "out"))
-    assert code == 2 and line.startswith("--out: --plan has no verdict") and not (tmp_path / "out").exists()
-    code, line = tfbench(folder, *plan, "--run")
-    assert code == 2 and "--plan reads stored studies" in line
+    code, line = tfbench(folder, *plan, option)
+    name = option.partition("=")[0]
+    assert code == 2
+    assert line == f"{name}: --plan reads stored studies and only says how many repeats it takes; leave it out"
+
+
+@pytest.mark.parametrize("option", TO_RUN)
+def test_a_gate_of_stored_studies_refuses_what_it_would_ignore(folder: Path, option: str) -> None:
+    code, line = tfbench(folder, "gate", "base", "same", "--policy", str(folder / "policy.toml"), option)
+    name = option.partition("=")[0]
+    assert (code, line) == (2, f"{name}: only --run uses it, stored studies stand as they are; leave it out")
+
+
+def test_what_is_ignored_is_named_all_at_once_and_one_study_takes_one_warehouse(folder: Path) -> None:
+    plan = ["gate", "base", "--policy", str(folder / "policy.toml"), "--plan"]
+    code, line = tfbench(folder, *plan, "--run", "--set", "a=1", "--workers", "2")
+    assert code == 2 and line.startswith("--run, --set, --workers: ") and line.endswith("leave them out")
+    code, line = tfbench(folder, *plan, "--warehouse", str(folder / "w.duckdb"))
+    assert code == 2 and line.startswith("--warehouse: one study stands in one")
+
+
+def test_effects_as_a_page(folder: Path, tmp_path: Path) -> None:
+    for arguments in (["compare", "mix", "code"], ["gate", "base", "slow", "--policy", str(folder / "policy.toml")]):
+        path = tmp_path / f"{arguments[0]}.html"
+        code, out = tfbench(folder, *arguments, "--html", str(path))
+        assert code == (1 if arguments[0] == "gate" else 0) and path.exists()
+        assert out.startswith("FAIL") if code else out == "", "a verdict is told, a comparison is on the page"
+        page = Page(path.read_text(encoding="utf-8"))
+        assert injected(page) == [] and page.attributes("data-drawing")[0] == "effects-0"
+        assert ("8 worse, " if arguments[0] == "compare" else "FAIL") in page.text
+    code, line = tfbench(folder, "compare", "mix", "code", "--html", str(folder / "w.duckdb" / "x.html"))
+    assert code == 2 and "can't write the report" in line
 
 
 def test_two_studies_alike_pass_though_nothing_varies(folder: Path) -> None:

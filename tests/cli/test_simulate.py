@@ -39,6 +39,9 @@ def test_simulate_and_report_from_end_to_end(manifest: Path) -> None:
     assert "<title>SIMULATED on reference · " in page.read_text()
     assert document["study"]["profiles"] == ["reference"] and document["study"]["planned_runs"] == 1
     assert "new warehouse" not in simulate(manifest, "--profile", "reference").stderr
+    query = "SELECT DISTINCT prompt_sha256, output_sha256, (SELECT count(*) FROM texts) AS texts FROM attempts"
+    unknown = {"prompt_sha256": None, "output_sha256": None, "texts": 0}
+    assert json.loads(tfbench("sql", query, "--warehouse", store, "--json").stdout) == [unknown], "nothing was sent"
     other = manifest.parent / "r.json"
     other.write_bytes(page.read_bytes())
     refused = simulate(manifest, "--profile", "reference", "--warehouse", other)

@@ -6,6 +6,7 @@ import pytest
 
 from tfbench.core.errors import ManifestError
 from tfbench.core.kinds import Outcome
+from tfbench.engine.metrics_page import Gauges, Metrics, render
 from tfbench.manifest import adapter, adapter_names, freeze, parse_manifest
 from tfbench.manifest.adapters import read_adapter
 
@@ -27,6 +28,14 @@ def test_facts_that_were_seen_on_real_servers() -> None:
     assert adapter("llama-server").metric_map["output_tokens"] == "llamacpp:tokens_predicted_total"
     assert adapter("openai").ignore_eos is False
     assert all(adapter(name).ignore_eos for name in ("vllm", "llama-server", "tfbench"))
+
+
+def test_all_that_is_mapped_of_the_reference_engine_is_on_its_page_and_all_of_vllms_names_there_are_mapped() -> None:
+    page = render(Metrics(), Gauges(energy_j=1.0), model="m").decode()
+    shown = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
+    ours, theirs = adapter("tfbench").metric_map, adapter("vllm").metric_map
+    assert set(ours.values()) <= shown
+    assert ours == {name: series for name, series in theirs.items() if series in shown}
 
 
 def test_unknown_adapter_names_the_nearest() -> None:

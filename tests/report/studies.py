@@ -257,7 +257,7 @@ def searched() -> ReportData:
     evidence = [
         row
         | {"load": 2.0, "value": 1.0, "lo": 0.991, "hi": None, "met": True, "reason": "all of 900: a lower bound only"},
-        row | {"load": 4.0, "value": 0.994, "lo": 0.9902, "hi": 0.997, "met": True, "unfit": 2},
+        row | {"load": 4.0, "value": 0.994, "lo": 0.9902, "hi": 0.997, "met": True, "unfit": 2, "n_eff": 340.2},
         row | {"load": 5.6, "value": 0.99, "lo": 0.98, "hi": 0.995, "met": None},
         row | {"load": 8.0, "value": None, "lo": None, "hi": None, "met": False, "reason": HOSTILE[0]},
     ]

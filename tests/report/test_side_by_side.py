@@ -9,28 +9,30 @@ from xml.etree import ElementTree
 from tests.verdict.schema import check
 from tfbench.core.jsonio import dump_text
 from tfbench.report.gate_files import junit_xml, smaller_is_better, step_summary, verdict_document
-from tfbench.report.side_by_side import print_comparison, print_gate, print_plan
+from tfbench.report.side_by_side import print_comparison, print_gate, print_plan, runs_words
 from tfbench.report.verdict_schema import verdict_schema
 from tfbench.verdict.compare import CompareArm, CompareLoad, CompareRow, Comparison
-from tfbench.verdict.gate_document import GateArm, GateLoad, GateResult, GateRow, Judged, Value, row_words
+from tfbench.verdict.gate_document import GateArm, GateLoad, GateResult, GateRow, Judged, Value, row_words, samples_text
 from tfbench.verdict.gate_plan import GatePlan, PlanRow
 from tfbench.verdict.policy import parse_policy
-from tfbench.verdict.words import bounds_text, effect_text
+from tfbench.verdict.words import bounds_text, effect_text, n_text
 
 HOSTILE = "a|b<script>`x`\x1b[31m\n# [link](http://x) \x00\u202e"
 ROW = GateRow(
     load="inf", figure="e2e_p95_ms", bucket_by="tenant", bucket=HOSTILE, unit="ms", direction="lower", critical=True,
-    guard=False, verdict="FAIL", base=Value(10.0, 9.0, None, 5), candidate=Value(None, None, None, 0), scale="ratio",
+    guard=False, verdict="FAIL", base=Value(10.0, 9.0, None, 5, 2.2),
+    candidate=Value(None, None, None, 0, None), scale="ratio",
     limit=1.05, effect=None, lo=1.2, hi=None, p_fine=1.0, p_worse=0.004, p_worse_adjusted=0.008, k=5, method="order",
     further_repeats=None, reason=HOSTILE,
 )  # fmt: skip
 BLANK = dataclasses.replace(ROW, verdict="INCONCLUSIVE", p_fine=None, p_worse=None, lo=None, critical=False)
 RATE = dataclasses.replace(
-    ROW, figure="goodput_requests_per_s", unit="requests/s", direction="higher", candidate=Value(4.0, 2.0, 5.0, 9),
-    bucket=None, bucket_by=None, verdict="INCONCLUSIVE", effect=0.9, further_repeats=7,
+    ROW, figure="goodput_requests_per_s", unit="requests/s", direction="higher",
+    candidate=Value(4.0, 2.0, 5.0, 9, None), bucket=None, bucket_by=None, verdict="INCONCLUSIVE", effect=0.9,
+    further_repeats=7,
 )  # fmt: skip
 LOAD = GateLoad("inf", 5, True, True, (f"base {HOSTILE}: late",), 0, 5, True)
-ARM = GateArm("study", HOSTILE, "left|", "m", "w", "s", {"name": HOSTILE})
+ARM = GateArm("study", HOSTILE, "left|", "m", "w", "s", False, {"name": HOSTILE})
 POLICY = parse_policy({"metric": [{"name": "e2e_p95_ms", "margin": {"relative": 0.05}}], "loads": [float("inf")]})
 RESULT = GateResult(
     "tfbench.verdict/1", "0", "FAIL", 1, (HOSTILE,), 7, POLICY, HOSTILE, (HOSTILE,), ARM, ARM, (LOAD,),
@@ -43,7 +45,7 @@ def test_markdown_has_one_table_whose_cells_are_text() -> None:
     assert "<script>" not in text and "\x1b" not in text and "\x00" not in text and "\u202e" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 5
-    assert {line.replace("\\|", "").count("|") for line in rows} == {10}
+    assert {line.replace("\\|", "").count("|") for line in rows} == {11}
 
 
 def test_junit_is_xml_with_a_case_per_row() -> None:
@@ -77,6 +79,17 @@ def test_the_terminal_shows_rows_of_any_kind() -> None:
     assert text.startswith("FAIL") and "\x1b" not in text and "no finite effect" in text and "critical" in text
 
 
+def test_n_and_n_eff_stand_beside_the_values_or_where_it_is_narrow_beneath_them() -> None:
+    for width, said in ((200, "5 (2) → 0"), (90, ", n 5 (2) → 0")):
+        out = io.StringIO()
+        print_gate(RESULT, file=out, width=width)
+        assert said in out.getvalue() and "K: 5 pairs of runs at load inf" in out.getvalue()
+        assert ("n (n_eff)" in out.getvalue()) == (width == 200)
+    assert "| 5 (2) → 0 |" in step_summary(RESULT)
+    assert samples_text(ROW.base, ROW.base) == "5 (2)" and n_text(1500, 1499.7) == "1,500"
+    assert runs_words([("2", True, 1, 1), ("4", False, 5, 4)]) == "1 pair of runs at load 2; 5 and 4 runs at load 4"
+
+
 def test_the_arm_is_told_wherever_the_study_is() -> None:
     out = io.StringIO()
     print_gate(RESULT, file=out, width=200)
@@ -96,7 +109,7 @@ def test_one_more_repeat_is_singular() -> None:
 
 
 def compared(says: Any, figure: str, bucket: str | None = None, hidden_by: str | None = None) -> CompareRow:
-    value = Value(1.0, None, None, 5)
+    value = Value(1.0, None, None, 5, 4.6)
     return CompareRow(
         load="5", figure=figure, bucket_by=None if bucket is None else "class", bucket=bucket, unit="ms",
         direction="lower", base=value, candidate=value, scale="ratio", effect=1.1, lo=1.0, hi=1.2, level=0.95, p=0.1,
@@ -110,7 +123,7 @@ def test_a_comparison_counts_its_rows_and_folds_buckets_that_show_nothing() -> N
         compared("undecided", "e2e_p50_ms"), compared("undecided", "e2e_p95_ms", "x"),
         compared("undecided", "e2e_p95_ms", "code", "e2e_p95_ms over all attempts"),
     )  # fmt: skip
-    arm = CompareArm("study", "n", None, "m", "w", "s")
+    arm = CompareArm("study", "n", None, "m", "w", "s", False)
     loads = (CompareLoad("5", True, 5, 5, 0, 0, ()),)
     out = io.StringIO()
     found = Comparison("tfbench.comparison/1", arm, arm, True, "noise", (), (), (), loads, rows)

@@ -27,6 +27,7 @@ def test_arms_at_one_address_take_turns(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{server.port}/v1"
         arms = open_arms(arm("base", url, tmp_path), arm("candidate", url, tmp_path), tmp_path / "w.duckdb")
         assert (tmp_path / "turns").read_text() == "bc"
+        assert arms.notes[0] == f"new warehouse {tmp_path / 'w.duckdb'}"
         run_arms(arms)
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         runs = store.con.execute("SELECT arm, repeat, restart FROM runs ORDER BY measure_start_ns").fetchall()

@@ -10,6 +10,7 @@ from tfbench.cli.engine import engine_app
 from tfbench.cli.freeze import freeze
 from tfbench.cli.gate import gate
 from tfbench.cli.ingest import ingest
+from tfbench.cli.refusals import Verbs
 from tfbench.cli.report import report
 from tfbench.cli.run import run
 from tfbench.cli.simulate import simulate
@@ -18,6 +19,7 @@ from tfbench.core.version import VERSION
 
 app = typer.Typer(
     name="tfbench",
+    cls=Verbs,
     help="Measure LLM serving the way an auditor would: facts first, every figure with its interval.",
     no_args_is_help=True,
     add_completion=False,

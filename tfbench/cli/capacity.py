@@ -11,6 +11,7 @@ from tfbench.cli.options import (
     SetOption,
     WarehouseOption,
     print_json,
+    refuse_unused,
     report_hint,
     warehouse_path,
 )
@@ -53,8 +54,8 @@ def capacity(
 
     if simulate != (profile is not None):
         raise UsageError("--simulate and --profile belong together; give both, or neither to measure the endpoint")
-    if simulate and (url is not None or workers != 1):
-        raise UsageError("--simulate asks no endpoint; leave --url and --workers out")
+    if simulate:
+        refuse_unused({"--url": url, "--workers": workers != 1}, "--simulate asks no endpoint")
     path = warehouse_path(warehouse)
     loaded = load_manifest(manifest, sets or (), url)
 

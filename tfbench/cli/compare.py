@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tfbench.cli.options import JsonOption, print_json
-from tfbench.cli.sides import AllowOption, SidesWarehouseOption, open_sides, refuse_same_study
+from tfbench.cli.sides import AllowOption, SidesHtmlOption, SidesWarehouseOption, open_sides, refuse_same_study
 
 
 def compare(
@@ -14,6 +14,7 @@ def compare(
     ],
     b: Annotated[str, typer.Argument(help="The candidate, likewise.")],
     allow: AllowOption = None,
+    html: SidesHtmlOption = None,
     warehouse: SidesWarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -27,6 +28,8 @@ def compare(
 
     from tfbench.core.errors import UsageError
     from tfbench.core.jsonio import finite
+    from tfbench.report.effects import comparison_page
+    from tfbench.report.page import write_page
     from tfbench.report.side_by_side import print_comparison
     from tfbench.verdict.allowing import check_allowed
     from tfbench.verdict.arms import likeness, match_runs, refusal
@@ -45,7 +48,10 @@ def compare(
             raise UsageError(refused)
         cells = build_cells(base, candidate, matches, COMPARED, buckets=BUCKETS)
         found = compare_arms(base[1], candidate[1], alike, matches, cells)
+    if html is not None:
+        write_page(comparison_page(found), html)
+        typer.echo(f"wrote {html}", err=True)
     if json:
         print_json(finite(asdict(found)))
-    else:
+    elif html is None:
         print_comparison(found)

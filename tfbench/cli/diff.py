@@ -10,7 +10,7 @@ from tfbench.cli.options import JsonOption, print_json
 
 def diff(
     a: Annotated[Path, typer.Argument(help="A manifest or frozen manifest.")],
-    b: Annotated[Path, typer.Argument(help="Another one.")],
+    b: Annotated[Path, typer.Argument(help="The manifest to hold against it.")],
     json: JsonOption = False,
 ) -> None:
     """List the fields in which manifests A and B differ; warn when more than one primary variable does."""

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from tfbench.cli.refusals import Verbs
+
 engine_app = typer.Typer(
-    help="The reference engine: a small serving system whose truth is known.", no_args_is_help=True
+    cls=Verbs, help="The reference engine: a small serving system whose truth is known.", no_args_is_help=True
 )
 
 

@@ -7,8 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from tfbench.cli.options import JsonOption, SetOption, print_json, warehouse_path
-from tfbench.cli.sides import AllowOption, SidesWarehouseOption, open_sides, refuse_same_study, same_study
+from tfbench.cli.options import JsonOption, SetOption, print_json, refuse_unused, warehouse_path
+from tfbench.cli.sides import (
+    AllowOption,
+    SidesHtmlOption,
+    SidesWarehouseOption,
+    open_sides,
+    refuse_same_study,
+    same_study,
+)
 from tfbench.core.errors import UsageError
 from tfbench.core.exitcodes import ExitCode
 
@@ -28,6 +35,7 @@ def gate(
         Path | None,
         typer.Option(help="Write verdict.json, junit.xml, summary.md, benchmark.json here.", show_default=False),
     ] = None,
+    html: SidesHtmlOption = None,
     base_url: Annotated[str | None, typer.Option(help="With --run: the base's endpoint.", show_default=False)] = None,
     candidate_url: Annotated[
         str | None, typer.Option(help="With --run: the candidate's endpoint.", show_default=False)
@@ -45,20 +53,27 @@ def gate(
     """
     from tfbench.verdict.policy import read_policy
 
-    if plan and out is not None:
-        raise UsageError("--out: --plan has no verdict to write; leave one of them out (--json prints the plan)")
-    if plan and run:
-        raise UsageError("--plan reads stored studies, --run makes new ones; leave one of them out")
+    running: dict[str, object] = {
+        "--base-url": base_url,
+        "--candidate-url": candidate_url,
+        "--set": sets,
+        "--workers": workers != 1,
+    }
+    if plan:
+        judging: dict[str, object] = {"--run": run, "--out": out, "--html": html, "--inconclusive": inconclusive}
+        refuse_unused(judging | running, "--plan reads stored studies and only says how many repeats it takes")
+    elif not run:
+        refuse_unused(running, "only --run uses it, stored studies stand as they are")
     rules = read_policy(policy).with_flags(inconclusive, allow or ())
     if plan:
         _plan(rules, policy, base, candidate, warehouse, json)
         return
     if candidate is None:
         raise UsageError("gate: missing CANDIDATE; only --plan can do without")
-    if not run and (base_url or candidate_url or sets):
-        raise UsageError("--base-url, --candidate-url and --set belong to --run; stored studies stand as they are")
 
+    from tfbench.report.effects import gate_page
     from tfbench.report.gate_files import append_summary, verdict_document, write_gate
+    from tfbench.report.page import write_page
     from tfbench.report.side_by_side import print_gate
 
     if run:
@@ -67,6 +82,9 @@ def gate(
         result = _judge_stored(rules, policy, (base, candidate), warehouse)
     if out is not None:
         write_gate(result, out)
+    if html is not None:
+        write_page(gate_page(result), html)
+        typer.echo(f"wrote {html}", err=True)
     if step := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(result, Path(step))
     if json:
@@ -117,6 +135,8 @@ def _plan(
     from tfbench.report.side_by_side import print_plan
     from tfbench.verdict.gate_plan import plan_gate
 
+    if candidate is None and len(warehouse or ()) > 1:
+        raise UsageError("--warehouse: one study stands in one; name CANDIDATE too, or leave the second out")
     with open_sides((base, candidate or base), warehouse) as sides:
         arms = (sides[0][1], sides[1][1])
         matches, _, cells = _read(rules, policy, sides)

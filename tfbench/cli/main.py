@@ -6,7 +6,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 from tfbench.cli.output import guard_output
 from tfbench.core.errors import TfbenchError
@@ -32,6 +31,7 @@ def _run() -> int:
     import typer
 
     from tfbench.cli.app import app
+    from tfbench.cli.refusals import refusal_line
 
     # Typer's own main() would turn Ctrl-C into a silent exit and any broken pipe into exit 1, which is FAIL here.
     command = typer.main.get_command(app)
@@ -41,18 +41,12 @@ def _run() -> int:
     except typer.Exit as done:
         return done.exit_code
     except typer.TyperException as refused:
-        _show(refused)
+        if type(refused).__name__ == "NoArgsIsHelpError":  # `tfbench` alone asks for the verbs
+            typer.echo(refused.format_message(), err=True)
+        else:
+            _say(refusal_line(refused))
         return int(ExitCode.USAGE)
     return int(ExitCode.PASS)
-
-
-def _show(refused: Any) -> None:
-    """An option or argument refused by typer, with the usage beside it."""
-    show = getattr(refused, "show", None)
-    if callable(show):
-        show()
-    else:
-        _say(refused.format_message())
 
 
 def _flush() -> int:

@@ -2,10 +2,13 @@
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from tfbench.core.errors import UsageError
 
 WarehouseOption = Annotated[
     Path | None,
@@ -19,6 +22,13 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a manifest field, e.g. --set load.rates=[2,4].", show_default=False),
 ]
+
+
+def refuse_unused(given: Mapping[str, object], why: str) -> None:
+    """UsageError for options that were given where they would do nothing; `why` follows their names."""
+    names = [name for name, value in given.items() if value not in (None, False, [])]
+    if names:
+        raise UsageError(f"{', '.join(names)}: {why}; leave {'it' if len(names) == 1 else 'them'} out")
 
 
 def warehouse_path(given: Path | None) -> Path:

@@ -12,6 +12,7 @@ from tfbench.stats.search import Answer, SearchPlan
 from tfbench.study import RunEnd, StudyPlan
 from tfbench.study.capacity import Row
 from tfbench.study.target import Target
+from tfbench.verdict.words import n_text
 
 _LINE_EVERY_S = 15.0
 _DECISIONS = {True: "met", False: "not met", None: "undecided"}
@@ -90,7 +91,7 @@ class LiveSearch:
 
     def probe_ended(self, row: Row, so_far: Answer) -> None:
         """The decision at one load, and what is known by then."""
-        runs = f"{_runs(row.runs)}, {row.counted:,} counted"
+        runs = f"{_runs(row.runs)}, n (n_eff) {n_text(row.counted, row.n_eff)}"
         share = f"{_end(row.value, '–')} [{_end(row.lo, '–')}, {_end(row.hi, '–')}]"
         decision = f"{_DECISIONS[row.met]}; {_between(so_far.lo, so_far.hi)}"
         style = "" if row.met is not None else "dim"

@@ -17,6 +17,10 @@ SidesWarehouseOption = Annotated[
         show_default=False,
     ),
 ]
+SidesHtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write the effects here as a self-contained page.", show_default=False),
+]
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(

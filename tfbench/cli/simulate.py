@@ -21,7 +21,7 @@ def simulate(
     manifest: Annotated[Path, typer.Argument(help="A manifest (TOML) or a frozen one (JSON).")],
     profile: Annotated[
         list[str],
-        typer.Option(help="Engine profile: a shipped name or a TOML file; several are compared as arms."),
+        typer.Option(help="An engine profile: a shipped name or a TOML file; several are compared as arms."),
     ],
     warehouse: WarehouseOption = None,
     sets: SetOption = None,

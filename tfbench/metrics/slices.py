@@ -25,7 +25,7 @@ from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, comb
 from tfbench.stats.interval import Interval
 from tfbench.stats.quantile import is_settled, sample_quantile, unsettled_reason, worth_by_run
 from tfbench.stats.ratio import SETTLED_EVENTS, few_events_reason
-from tfbench.stats.sample_size import planned_attempts
+from tfbench.stats.sample_size import planned_attempts, tau_limit
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -115,7 +115,8 @@ def length_of(figure: FigureDef, samples: Sequence[Sample]) -> Length | None:
     worth = worth_by_run(values, owners, p)
     reason = None if is_settled(worth, p) else unsettled_reason(worth, p)
     tau = max(len(one) / found.n_eff for one, found in zip(values, worth, strict=True))
-    return Length(min(map(len, values)), planned_attempts(p, max(tau, 1.0)), reason)
+    beyond = sum(min(found.n_eff * min(p, 1.0 - p), found.draws) for found in worth)
+    return Length(min(map(len, values)), planned_attempts(p, tau_limit(max(tau, 1.0), beyond)), reason)
 
 
 def _narrowed(facts: Facts, buckets: pa.Table | None) -> Iterator[Bucket | None]:

@@ -9,6 +9,7 @@ from tfbench.report.drawing import DASHES, Drawing, Scale, Spec, hover, layout, 
 from tfbench.report.escape import label
 from tfbench.report.fmt import caption, gathered, number
 from tfbench.report.model import CapacityFound, Figure, LoadPoint, ReportData
+from tfbench.verdict.words import n_text
 
 Box = tuple[float, float, float, float]
 """Two intervals: x low, x high, y low, y high."""
@@ -318,13 +319,13 @@ def capacity_lines(capacity: CapacityFound) -> list[str]:
 
 
 def evidence_rows(capacity: CapacityFound) -> list[tuple[str, ...]]:
-    """The evidence table: load, runs, requests, share (or ms) with its interval, decision, reason."""
+    """The evidence table: load, runs, requests and their worth, share (or ms) with its interval, decision, reason."""
     words = {True: "met", False: "not met", None: "undecided"}
     return [
         (
             f"{one.load:g}",
             f"{one.runs}" + (f" + {one.unfit} INVALID" if one.unfit else ""),
-            f"{one.counted:,}",
+            n_text(one.counted, one.n_eff),
             number(one.value, 4),
             f"[{number(one.lo, 4)}, {number(one.hi, 4)}]",
             words[one.met],
@@ -334,7 +335,7 @@ def evidence_rows(capacity: CapacityFound) -> list[tuple[str, ...]]:
     ]
 
 
-EVIDENCE_HEADS = ("load", "runs", "counted", "value", "interval", "target", "note")
+EVIDENCE_HEADS = ("load", "runs", "n (n_eff)", "value", "interval", "target", "note")
 
 
 def with_capacity(data: ReportData, drawing: Drawing) -> Drawing:

@@ -12,7 +12,16 @@ from tfbench.core.jsonio import dump_text, finite
 from tfbench.metrics import FIGURES
 from tfbench.report.escape import plain
 from tfbench.report.fmt import NOTHING, number
-from tfbench.verdict.gate_document import GateArm, GateResult, GateRow, Judged, Value, more_repeats, row_words
+from tfbench.verdict.gate_document import (
+    GateArm,
+    GateResult,
+    GateRow,
+    Judged,
+    Value,
+    more_repeats,
+    row_words,
+    samples_text,
+)
 from tfbench.verdict.words import bounds_text, effect_text
 
 MARKS = {"PASS": "✅", "FAIL": "❌", "INCONCLUSIVE": "❔", "INVALID": "⚠️", "WATCHED": "👀"}
@@ -83,7 +92,8 @@ def _study(side: GateArm) -> str:
 def _table(rows: Sequence[GateRow], level: float) -> list[str]:
     if not rows:
         return ["No row could be judged."]
-    head = ["", "figure", "bucket", "load", "base", "candidate", "effect", f"bounds ({100 * level:g} % each)", "limit"]
+    head = ["", "figure", "bucket", "load", "base", "candidate", "n (n_eff)", "effect"]
+    head += [f"bounds ({100 * level:g} % each)", "limit"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in rows:
         cells = [
@@ -93,6 +103,7 @@ def _table(rows: Sequence[GateRow], level: float) -> list[str]:
             row.load,
             _value(row.base, row.unit),
             _value(row.candidate, row.unit),
+            samples_text(row.base, row.candidate),
             NOTHING if row.blank else effect_text(row.effect, row.scale, row.unit),
             bounds_text(row.lo, row.hi, row.scale, row.unit) or NOTHING,
             effect_text(row.limit, row.scale, row.unit),

@@ -225,6 +225,8 @@ class Study:
 class ProbedLoad:
     """One load of a capacity search: its fit runs (unstable ones among them), INVALID ones, what they say.
 
+    counted: requests, worth n_eff independent ones (None: not known).
+
     value, lo, hi: the share of good requests, or ms; met: whether the target was decided met; None = undecided.
     """
 
@@ -233,6 +235,7 @@ class ProbedLoad:
     unfit: int
     unstable: int
     counted: int
+    n_eff: float | None
     value: float | None
     lo: float | None
     hi: float | None

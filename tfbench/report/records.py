@@ -256,6 +256,7 @@ def capacity_of(verdicts: Iterable[Record]) -> CapacityFound | None:
             unfit=int(row["unfit"]),
             unstable=int(row["unstable"]),
             counted=int(row["counted"]),
+            n_eff=opt_float(row.get("n_eff")),
             value=opt_float(row["value"]),
             lo=opt_float(row["lo"]),
             hi=opt_float(row["hi"]),

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.report.escape import plain
-from tfbench.report.fmt import NOTHING, number
+from tfbench.report.fmt import NOTHING, gathered, number
 from tfbench.verdict.compare import CompareRow, Comparison
-from tfbench.verdict.gate_document import GateResult, GateRow, more_repeats
+from tfbench.verdict.gate_document import GateResult, GateRow, more_repeats, samples_text
 from tfbench.verdict.gate_plan import GatePlan, PlanRow
 from tfbench.verdict.words import bounds_text, effect_text
 
@@ -23,7 +23,8 @@ COLOURS = {
 }
 _Row = tuple[CompareRow | GateRow, str, str, str, list[str]]
 """A row, its mark, its figure's name, its effect, and what further columns say."""
-WIDE = 110
+WIDTH = 160
+"""As wide as this where nobody's terminal says."""
 MOST_ROWS = 60
 """So many rows are shown; --json has all."""
 
@@ -37,11 +38,11 @@ def print_comparison(found: Comparison, file: IO[str] | None = None, width: int 
         paths = ", ".join(str(one["path"]) for one in found.differences)
         lines.append(Text(f"NOT THE SAME TEST: {plain(paths)} differ.", style="bold yellow"))
     lines += [Text(plain(warning), style="bold red") for warning in found.warnings]
-    lines.append(Text(_count_words(found.rows), style="bold"))
-    open_buckets = [row for row in found.rows if row.bucket is not None and row.says in ("undecided", "no data")]
-    told = [row for row in found.rows if row.bucket is None or row.says in ("worse", "better")]
+    lines.append(Text(counts_words(found.rows), style="bold"))
+    told = [row for row in found.rows if is_told(row)]
+    open_buckets = [row for row in found.rows if not is_told(row)]
     shown = told[:MOST_ROWS]
-    rows: list[_Row] = [(row, row.says, row.figure, _compare_effect(row), []) for row in shown]
+    rows: list[_Row] = [(row, row.says, row.figure, effect_words(row), []) for row in shown]
     nothing = Text("No load point is in both." if not found.loads else "No row is decided.")
     lines += [Text(""), _table(console, "95 % interval", rows) if rows else nothing]
     if len(told) > MOST_ROWS:
@@ -56,6 +57,8 @@ def print_comparison(found: Comparison, file: IO[str] | None = None, width: int 
     if any(not row.settled and row.says != "no data" for row in shown):
         lines.append(Text("? runs are too short for the figure: its effect is that of their samples", style="dim"))
     lines.append(Text("worse, better: at a false discovery rate of 5 % over the table", style="dim"))
+    runs = [(one.load, one.paired, one.base_runs, one.candidate_runs) for one in found.loads]
+    lines += [Text(f"K: {runs_words(runs)}", style="dim")] if runs else []
     lines += [Text(plain(note), style="dim") for note in found.notes]
     console.print(Group(*lines))
 
@@ -63,9 +66,7 @@ def print_comparison(found: Comparison, file: IO[str] | None = None, width: int 
 def print_gate(result: GateResult, file: IO[str] | None = None, width: int | None = None) -> None:
     """The verdict, its reasons, the rows worst first."""
     console = _console(file, width)
-    head = Text(result.verdict, style=COLOURS[result.verdict])
-    if result.verdict == "INCONCLUSIVE" and result.exit_code != 3:
-        head.append(f" (the policy takes it as a {'pass' if result.exit_code == 0 else 'fail'})")
+    head = Text(verdict_words(result), style=COLOURS[result.verdict])
     lines: list[RenderableType] = [head, _sides(result.base, result.candidate)]
     lines.append(Text(f"A difference is {plain(result.attribution)}.", style="dim"))
     lines += [Text(f"· {plain(reason)}") for reason in result.reasons]
@@ -73,7 +74,7 @@ def print_gate(result: GateResult, file: IO[str] | None = None, width: int | Non
         lines.append(Text(f"About {more_repeats(result.further_repeats)} of both would decide."))
     rows = [
         (row, row.verdict, row.figure + (" (guard)" if row.guard else " (critical)" if row.critical else ""),
-         NOTHING if row.blank else effect_text(row.effect, row.scale, row.unit),
+         effect_words(row),
          [effect_text(row.limit, row.scale, row.unit)])
         for row in result.rows[:MOST_ROWS]
     ]  # fmt: skip
@@ -84,7 +85,8 @@ def print_gate(result: GateResult, file: IO[str] | None = None, width: int | Non
         again = result.confirmation
         lines.append(Text(f"Run again at {100 * again.level:g} %: {again.verdict}", style=COLOURS[again.verdict]))
         lines += [Text(f"· {plain(reason)}") for reason in again.reasons]
-    lines.append(Text(f"Each bound holds with {100 * result.policy.level:g} %.", style="dim"))
+    runs = runs_words([(one.load, one.paired, one.repeats, one.repeats) for one in result.loads])
+    lines.append(Text(f"Each bound holds with {100 * result.policy.level:g} %. K: {runs or 'no load'}", style="dim"))
     left_out = [f"left out: {why}" for load in result.loads for why in load.left_out]
     lines += [Text(plain(note), style="dim") for note in (*result.notes, *left_out)]
     console.print(Group(*lines))
@@ -113,10 +115,33 @@ def print_plan(plan: GatePlan, file: IO[str] | None = None, width: int | None = 
     _console(file, width).print(Group(*lines))
 
 
-def _count_words(rows: Sequence[CompareRow]) -> str:
+def verdict_words(result: GateResult) -> str:
+    """The verdict, and what the policy makes of an undecided one."""
+    taken = result.verdict == "INCONCLUSIVE" and result.exit_code != 3
+    return result.verdict + (
+        f" (the policy takes it as a {'pass' if result.exit_code == 0 else 'fail'})" if taken else ""
+    )
+
+
+def is_told(row: CompareRow) -> bool:
+    """Whether a row is shown: a bucket's only where it shows something."""
+    return row.bucket is None or row.says in ("worse", "better")
+
+
+def counts_words(rows: Sequence[CompareRow]) -> str:
+    """`2 worse, 1 better, 5 undecided`."""
     count = Counter(row.says for row in rows)
     blank = f", {count['no data']} without data" if count["no data"] else ""
     return f"{count['worse']} worse, {count['better']} better, {count['undecided']} undecided{blank}"
+
+
+def runs_words(loads: Sequence[tuple[str, bool, int, int]]) -> str:
+    """`5 pairs of runs at load 5, load 10` from (load, paired, runs of the base, of the candidate)."""
+    told = []
+    for load, paired, base, candidate in loads:
+        runs = f"{base} pair{'' if base == 1 else 's'} of runs" if paired else f"{base} and {candidate} runs"
+        told.append((runs, f"load {plain(load)}"))
+    return gathered(told)
 
 
 def _plan_head(plan: GatePlan) -> str:
@@ -135,25 +160,33 @@ def _sides(base: Any, candidate: Any) -> Text:
     return Text(f"{side(base)} → {side(candidate)}")
 
 
-def _compare_effect(row: CompareRow) -> str:
-    if row.says == "no data":
+def effect_words(row: CompareRow | GateRow) -> str:
+    """The effect with its marks: ! under a figure that hides it, ? not settled."""
+    if row.blank if isinstance(row, GateRow) else row.says == "no data":
         return NOTHING
-    return effect_text(row.effect, row.scale, row.unit) + ("!" if row.hidden_by else "") + ("" if row.settled else "?")
+    effect = effect_text(row.effect, row.scale, row.unit)
+    return effect if isinstance(row, GateRow) else f"{effect}{'!' * bool(row.hidden_by)}{'?' * (not row.settled)}"
 
 
 def _table(console: Console, bounds: str, rows: Sequence[_Row], *more: str) -> Table:
-    """Rows of either kind; where it is narrow, values and bucket stand under the figure's name."""
-    narrow = console.width < WIDE
-    table = _new_table("", "figure", "load", *([] if narrow else ["base → candidate"]), "effect", bounds, *more)
+    """Rows of either kind; where they don't fit, values and n stand under the figure's name."""
+    wide = _rows_table(bounds, rows, more, stacked=False)
+    fits = Console(width=1000).measure(wide).maximum <= console.width
+    return wide if fits else _rows_table(bounds, rows, more, stacked=True)
+
+
+def _rows_table(bounds: str, rows: Sequence[_Row], more: Sequence[str], *, stacked: bool) -> Table:
+    beside = [] if stacked else ["base → candidate", "n (n_eff)"]
+    table = _new_table("", "figure", "load", *beside, "effect", bounds, *more)
     for row, mark, name, effect, further in rows:
         figure = _named(name, row)
-        values = _values(row)
-        if narrow:
-            figure.append(f"\n  {values}", style="dim")
+        values = [values_words(row), samples_text(row.base, row.candidate)]
+        if stacked:
+            figure.append(f"\n  {', n '.join(values)}", style="dim")
         why = plain((row.reason or "").partition(";")[0], 40)
         interval = Text(bounds_text(row.lo, row.hi, row.scale, row.unit) or why, style="dim")
         table.add_row(
-            Text(mark, style=COLOURS[mark]), figure, Text(row.load), *([] if narrow else [Text(values)]),
+            Text(mark, style=COLOURS[mark]), figure, Text(row.load), *map(Text, [] if stacked else values),
             Text(effect), interval, *map(Text, further),
         )  # fmt: skip
     return table
@@ -167,7 +200,8 @@ def _named(name: str, row: CompareRow | GateRow | PlanRow) -> Text:
     return figure
 
 
-def _values(row: CompareRow | GateRow) -> str:
+def values_words(row: CompareRow | GateRow) -> str:
+    """`42.4 → 54.9 ms`."""
     scale, unit = (100.0, "%") if row.unit == "1" else (1.0, plain(row.unit, 16))
     base, candidate = (None if x.value is None else x.value * scale for x in (row.base, row.candidate))
     return f"{number(base)} → {number(candidate)} {unit}"
@@ -183,4 +217,4 @@ def _new_table(*heads: str) -> Table:
 
 def _console(file: IO[str] | None, width: int | None) -> Console:
     stream = file if file is not None else sys.stdout
-    return Console(file=stream, width=width or (None if stream.isatty() else 120), highlight=False)
+    return Console(file=stream, width=width or (None if stream.isatty() else WIDTH), highlight=False)

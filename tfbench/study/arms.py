@@ -9,9 +9,9 @@ from pathlib import Path
 from tfbench.core.errors import EndpointError, Interrupted
 from tfbench.core.kinds import Outcome
 from tfbench.manifest import Manifest, RunPlan, expand
-from tfbench.study.conduct import is_gone, open_study, release
+from tfbench.study.conduct import is_gone, open_study, release, usage_notes
 from tfbench.study.interrupts import counted_interrupts
-from tfbench.study.notes import sample_size_notes
+from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
 from tfbench.study.record import keep
 from tfbench.study.run_one import StudyContext, run_one
@@ -23,12 +23,13 @@ CANDIDATE = "candidate"
 
 @dataclass(frozen=True)
 class ArmStudies:
-    """Two open studies, and how many repeats of each are done."""
+    """Two open studies, how many repeats of each are done, and what to say before the first."""
 
     base: StudyContext
     candidate: StudyContext
     warehouse: Path
     repeats: int
+    notes: tuple[str, ...]
 
     @property
     def contexts(self) -> dict[str, StudyContext]:
@@ -40,6 +41,7 @@ def open_arms(
 ) -> ArmStudies:
     """Both studies with their endpoints probed; nothing was sent yet. Raises as `run_study` does."""
     watcher = watcher or Silent()
+    notes = warehouse_notes(warehouse)
     first = open_study(base, warehouse, watcher, workers=workers)
     with ExitStack() as undo:
         undo.callback(release, first)
@@ -47,7 +49,8 @@ def open_arms(
             release(first)
         second = open_study(candidate, warehouse, watcher, workers=workers)
         undo.pop_all()
-    return ArmStudies(first, second, warehouse, 0)
+    notes += tuple(dict.fromkeys((*usage_notes(first), *usage_notes(second))))
+    return ArmStudies(first, second, warehouse, 0, notes)
 
 
 def run_arms(arms: ArmStudies, watcher: Watcher | None = None) -> ArmStudies:
@@ -69,7 +72,7 @@ def _run_arms(arms: ArmStudies, watcher: Watcher) -> ArmStudies:
     load = manifest.load
     run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
     name = f"{manifest.name} against {arms.candidate.frozen.manifest.name}"
-    notes = () if arms.repeats else sample_size_notes(manifest, expand(manifest))
+    notes = () if arms.repeats else (*arms.notes, *sample_size_notes(manifest, expand(manifest)))
     watcher.study_started(StudyPlan(arms.base.study_id, name, plans, run_s, notes))
     answered: dict[str, int] = {BASE: 0, CANDIDATE: 0}
     for count, plan in enumerate(plans, start=1):

@@ -22,6 +22,7 @@ from tfbench.stats.search import Answer, Evidence, SearchPlan, conclude, decide,
 from tfbench.study.conduct import is_gone, open_study, release, usage_notes
 from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
+from tfbench.study.notes import warehouse_notes
 from tfbench.study.ready import ready
 from tfbench.study.record import RunDone, Study, keep, new_study
 from tfbench.study.run_one import run_one
@@ -49,9 +50,9 @@ MakeRun = Callable[[Frozen, RunPlan, Callable[[], int]], RunDone]
 class Row:
     """One load of the evidence table.
 
-    runs: fit ones, of which `unstable` had a growing backlog; `unfit` more were INVALID. counted: their requests.
-    value, lo, hi: the share of good ones, with its bounds at `level`. met: the decision; leans: what the share alone
-    says.
+    runs: fit ones, of which `unstable` had a growing backlog; `unfit` more were INVALID. counted: their requests,
+    worth n_eff independent ones. value, lo, hi: the share of good ones, with its bounds at `level`. met: the decision;
+    leans: what the share alone says.
     """
 
     load: float
@@ -59,6 +60,7 @@ class Row:
     unfit: int
     unstable: int
     counted: int
+    n_eff: float | None
     value: float | None
     lo: float | None
     hi: float | None
@@ -133,13 +135,15 @@ def find_capacity(
     """
     plan = search_plan(manifest, low=low, high=high, max_runs=max_runs)
     watcher = watcher or SilentSearch()
+    notes = warehouse_notes(warehouse)
     context = open_study(manifest, warehouse, watcher, workers=workers)
 
     def make(frozen: Frozen, run: RunPlan, stop: Callable[[], int]) -> RunDone:
         return run_one(ready(replace(context, frozen=frozen), run, watcher), run, watcher, stop)
 
     try:
-        return search(context, make, warehouse, target, plan, watcher, budget_s=budget_s, notes=usage_notes(context))
+        notes += usage_notes(context)
+        return search(context, make, warehouse, target, plan, watcher, budget_s=budget_s, notes=notes)
     finally:
         release(context)
 
@@ -160,13 +164,14 @@ def simulate_capacity(
     plan = search_plan(manifest, low=low, high=high, max_runs=max_runs)
     check_system(system)
     watch = watcher or SilentSearch()
+    notes = warehouse_notes(warehouse)
     Warehouse.open(warehouse).close()
     study = new_study(freeze(manifest), warehouse, host_facts() | {"simulated": True})
 
     def make(frozen: Frozen, run: RunPlan, stop: Callable[[], int]) -> RunDone:
         return simulate_run(replace(study, frozen=frozen), run, system, watch, stop)
 
-    return search(study, make, warehouse, target, plan, watch, budget_s=budget_s)
+    return search(study, make, warehouse, target, plan, watch, budget_s=budget_s, notes=notes)
 
 
 def search_plan(manifest: Manifest, *, low: float | None, high: float | None, max_runs: int = 60) -> SearchPlan:
@@ -369,7 +374,7 @@ def _row(at: _Load, target: Target, plan: SearchPlan) -> Row:
     level = plan.level
     if not runs:
         why = f"{at.unfit} runs were INVALID" if at.unfit else "no run was made"
-        return Row(at.load, 0, at.unfit, 0, 0, None, None, None, level, None, None, why)
+        return Row(at.load, 0, at.unfit, 0, 0, None, None, None, None, level, None, None, why)
     flags = at.samples
     share = combine_fraction([one.value for one in flags], score=[one.score for one in flags], level=level)
     met = decide(share, target.share, unstable=at.unstable)
@@ -382,6 +387,7 @@ def _row(at: _Load, target: Target, plan: SearchPlan) -> Row:
         at.unfit,
         at.unstable,
         share.n,
+        share.n_eff,
         share.value,
         share.lo,
         share.hi,

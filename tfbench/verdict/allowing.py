@@ -18,11 +18,16 @@ _SCALARS = (str, int, float, bool, type(None))
 
 def check_allowed(names: Sequence[str], label: str) -> None:
     """Raises UsageError, which begins with `label`, for a name that nothing could ever differ by."""
-    keys = dict(_keys((), Manifest))
+    keys = manifest_keys()
     for name in names:
         if name in ANY_KIND or _is_key(name, keys):
             continue
         raise UsageError(f'{label}: no manifest key "{name[:80]}"{_near(name, keys)}')
+
+
+def manifest_keys() -> dict[str, Any]:
+    """Every key of a manifest, with dots, and its annotation."""
+    return dict(_keys((), Manifest))
 
 
 def _is_key(name: str, keys: Mapping[str, Any]) -> bool:

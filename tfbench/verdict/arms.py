@@ -64,6 +64,10 @@ class Arm:
     runs: tuple[ArmRun, ...]
 
     @property
+    def simulated(self) -> bool:
+        return any(run.simulated for run in self.runs)
+
+    @property
     def loads(self) -> tuple[float | None, ...]:
         return tuple(dict.fromkeys(run.load for run in self.runs))
 
@@ -214,7 +218,7 @@ def likeness(base: Arm, candidate: Arm, matches: Sequence[Match]) -> Likeness:
     unjudged = sum(not run.judged for arm in (base, candidate) for run in arm.runs)
     if unjudged:
         notes.append(f"{unjudged} runs were never judged: nobody knows whether they are valid")
-    if any(run.simulated for arm in (base, candidate) for run in arm.runs):
+    if base.simulated or candidate.simulated:
         notes.append("SIMULATED runs are among these")
     same_study = base.study_id == candidate.study_id and base.arm != candidate.arm
     arms = (str(base.arm), str(candidate.arm)) if same_study else None
@@ -259,7 +263,7 @@ def _unequal_profile(base: Arm, candidate: Arm, *, named: bool) -> str | None:
 
     A measured study's manifest names its profile, so a difference that the manifests name (`named`) is that one.
     """
-    if named and not any(run.simulated for run in (*base.runs, *candidate.runs)):
+    if named and not (base.simulated or candidate.simulated):
         return None
     engines = [{run.engine or run.profile for run in arm.runs} - {None} for arm in (base, candidate)]
     if not all(engines) or engines[0] == engines[1]:

@@ -90,6 +90,7 @@ class CompareArm:
     manifest_id: str
     workload_id: str
     system_id: str
+    simulated: bool
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def _row(cell: Cell, effect: Effect | str, p: float | None, p_adjusted: float | 
         says = leans
     why = effect if isinstance(effect, str) else None if told is None else told.reason
     intervals = [combined(figure, arm) for arm in (cell.base, cell.candidate)]
-    base, candidate = (Value(one.value, one.lo, one.hi, one.n) for one in intervals)
+    base, candidate = (Value(one.value, one.lo, one.hi, one.n, one.n_eff) for one in intervals)
     return CompareRow(
         load=load_text(cell.load),
         figure=figure.name,
@@ -278,4 +279,5 @@ def _worst_first(row: CompareRow) -> tuple[Any, ...]:
 
 
 def _arm(arm: Arm) -> CompareArm:
-    return CompareArm(arm.study_id, arm.name, arm.arm, arm.manifest_id, arm.workload_id, arm.system_id)
+    ids = (arm.manifest_id, arm.workload_id, arm.system_id)
+    return CompareArm(arm.study_id, arm.name, arm.arm, *ids, arm.simulated)

@@ -225,7 +225,7 @@ def _blank_row(rule: MetricRule, cell: Cell, reason: str, guard: bool) -> GateRo
 def _head(rule: MetricRule, cell: Cell, guard: bool) -> dict[str, Any]:
     limit = rule.margin.limit(rule.direction)
     values = [combined(cell.figure, arm) for arm in (cell.base, cell.candidate)]
-    base, candidate = (Value(one.value, one.lo, one.hi, one.n) for one in values)
+    base, candidate = (Value(one.value, one.lo, one.hi, one.n, one.n_eff) for one in values)
     return {
         "load": load_text(cell.load),
         "figure": cell.figure.name,
@@ -328,4 +328,5 @@ def _exit_code(policy: Policy, verdict: GateVerdict, judged: Judged) -> ExitCode
 
 
 def _arm(arm: Arm) -> GateArm:
-    return GateArm(arm.study_id, arm.name, arm.arm, arm.manifest_id, arm.workload_id, arm.system_id, arm.manifest)
+    ids = (arm.manifest_id, arm.workload_id, arm.system_id)
+    return GateArm(arm.study_id, arm.name, arm.arm, *ids, arm.simulated, arm.manifest)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tfbench.stats.equivalence import Direction
 from tfbench.verdict.policy import Policy
-from tfbench.verdict.words import bounds_text, effect_text
+from tfbench.verdict.words import bounds_text, effect_text, n_text
 
 SCHEMA = "tfbench.verdict/1"
 RowVerdict = Literal["PASS", "FAIL", "INCONCLUSIVE", "WATCHED"]
@@ -15,12 +15,13 @@ GateVerdict = Literal["PASS", "FAIL", "INCONCLUSIVE", "INVALID"]
 
 @dataclass(frozen=True)
 class Value:
-    """One arm's figure over its runs; None is unknown, infinite or open."""
+    """One arm's figure over its runs; None is unknown, infinite or open. n observations are worth n_eff independent."""
 
     value: float | None
     lo: float | None
     hi: float | None
     n: int
+    n_eff: float | None
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class GateArm:
     manifest_id: str
     workload_id: str
     system_id: str
+    simulated: bool
     manifest: Mapping[str, Any]
 
 
@@ -127,6 +129,11 @@ class GateResult:
     loads: tuple[GateLoad, ...]
     rows: tuple[GateRow, ...]
     confirmation: Judged | None
+
+
+def samples_text(base: Value, candidate: Value) -> str:
+    """What both arms' figures rest on, as `750 (253) → 750 (181)`; once where it is the same."""
+    return " → ".join(dict.fromkeys(n_text(one.n, one.n_eff) for one in (base, candidate)))
 
 
 def more_repeats(n: int) -> str:

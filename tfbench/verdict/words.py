@@ -21,6 +21,12 @@ def bounds_text(lo: float | None, hi: float | None, scale: str, unit: str) -> st
     return "" if hi is None else f"≤ {effect_text(hi, scale, unit)}"
 
 
+def n_text(n: int, n_eff: float | None) -> str:
+    """`750`, or `750 (253)` where n correlated observations are worth fewer independent ones."""
+    worth = n if n_eff is None else round(n_eff)
+    return f"{n:,}" if worth == n else f"{n:,} ({worth:,})"
+
+
 def _shown(effect: float, scale: str, unit: str) -> tuple[str, str]:
     if scale == "ratio":
         return f"{(effect - 1.0) * 100:+.3g}", "%"
