@@ -28,9 +28,19 @@ def facts(seq: Sequence | None) -> Any:
     )
 
 
-def replay(config: EngineConfig, arrivals: list[Arrival], looks: list[int]) -> tuple[VirtualEngine, History]:
-    """The same traffic in virtual time, looking at it also at the times `looks`; what finished is noted, too."""
+Seen = list[tuple[int, int, int | None]]
+"""Sequence, time, and the last of its tokens by then as the engine told it."""
+
+
+def replay(
+    config: EngineConfig, arrivals: list[Arrival], looks: list[int], back_ns: int = 0
+) -> tuple[VirtualEngine, History, Seen]:
+    """The same traffic in virtual time, looking at it also at the times `looks`; what finished is noted, too.
+
+    Each look asks for the last tokens, those of `back_ns` before.
+    """
     engine, history = VirtualEngine(config), History()
+    seen: Seen = []
     events: list[tuple[int, int, int]] = [(a.at_ns, 0, i) for i, a in enumerate(arrivals)]
     events += [(max(a.cancel_ns, a.at_ns), 1, i) for i, a in enumerate(arrivals) if a.cancel_ns is not None]
     events += [(look, 2, 0) for look in looks]
@@ -45,12 +55,15 @@ def replay(config: EngineConfig, arrivals: list[Arrival], looks: list[int]) -> t
                 engine.cancel(seq, at)
         else:
             done += engine.run_until(at)
+            for number, seq in enumerate(history.sequences):
+                if seq is not None:
+                    seen.append((number, at - back_ns, engine.last_token_ns(seq, at - back_ns)))
             event = engine.next_event_ns() if at not in {a.at_ns for a in arrivals} else None
             assert event is None or event > at
     done += engine.drain()
     assert done == sorted(done, key=lambda seq: seq.end_ns or 0)
     assert {id(seq) for seq in done} == {id(seq) for seq in history.sequences if seq is not None and seq.finished}
-    return engine, history
+    return engine, history, seen
 
 
 @given(st.data())
@@ -59,11 +72,13 @@ def test_skipping_steps_gives_what_stepping_gives(data: st.DataObject) -> None:
     arrivals = data.draw(traffic(config.block_tokens))
     looks = data.draw(st.lists(st.integers(0, 60_000_000), max_size=5))
     plain = drive(config, arrivals)
-    engine, skipped = replay(config, arrivals, looks)
+    engine, skipped, seen = replay(config, arrivals, looks, data.draw(st.sampled_from([0, 700_000, 9_000_000])))
     assert [facts(seq) for seq in skipped.sequences] == [facts(seq) for seq in plain.sequences]
     for seq, times in zip(skipped.sequences, plain.token_ns, strict=True):
         if seq is not None:
             assert engine.token_times(seq).tolist() == times
+    for number, at, told in seen:
+        assert told == max((t for t in plain.token_ns[number] if t <= at), default=None)
     kv = engine.scheduler.kv
     if kv is not None:
         assert kv.used == 0 and engine.scheduler.running == engine.scheduler.waiting == 0

@@ -24,6 +24,8 @@ from tfbench.study.virtual_client import START_NS
 from tfbench.warehouse import Warehouse
 
 REFERENCE = System("reference", EngineConfig(step_time=StepTime(base_ms=4.0)))
+INGRESS_NS = round(REFERENCE.config.ingress_us * 1_000)
+EGRESS_NS = round(REFERENCE.config.egress_us * 1_000)
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +112,9 @@ def test_streams_and_stages_tell_the_engines_truth(store: Warehouse) -> None:
         assert times == sorted(times) and (first_byte, end) == (times[0], times[-1])
         of = stages[request_id]
         assert list(of) == ["queue", "prefill", "decode"]
-        assert of["queue"][0] == sent and of["queue"][1] == of["prefill"][0]
-        assert of["prefill"][1] == of["decode"][0] == first_byte
-        assert of["decode"][1] == end
+        assert of["queue"][0] == sent + INGRESS_NS and of["queue"][1] == of["prefill"][0]
+        assert of["prefill"][1] == of["decode"][0] == first_byte - EGRESS_NS
+        assert of["decode"][1] == end - EGRESS_NS
         assert sum(steps for _, steps in of["decode"][2]["batch"]) == of["decode"][2]["tokens"] == 7
 
 
@@ -123,7 +125,8 @@ def test_a_lone_request_takes_what_the_profile_says(manifest: Manifest, tmp_path
         [(ttft, e2e, prompt)] = store.con.execute(
             "SELECT first_byte_ns - scheduled_ns, end_ns - scheduled_ns, prompt_tokens FROM attempts"
         ).fetchall()
-    assert ttft == 4_000_000 + prompt * 20_000
+    assert ttft == 4_000_000 + prompt * 20_000 + INGRESS_NS + EGRESS_NS
+    assert INGRESS_NS > EGRESS_NS > 0
     assert e2e == ttft + 7 * 4_050_000
 
 
@@ -143,6 +146,7 @@ def test_the_profile_is_kept_with_the_run(store: Warehouse) -> None:
     observed = json.loads(text)
     assert observed["profile"] == "reference"
     assert observed["engine"]["step_time"]["base_ms"] == 4.0
+    assert (observed["engine"]["ingress_us"], observed["engine"]["egress_us"]) == (950.0, 150.0)
     assert observed["stamps"] == "simulated" and observed["schedule_count"] > 10
 
 

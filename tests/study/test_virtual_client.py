@@ -22,6 +22,11 @@ from tfbench.workload import build_workload
 MS = 1_000_000
 S = 1_000 * MS
 STEPS = StepTime(base_ms=10.0, prefill_token_ms=0.0, decode_seq_ms=0.0)
+AT_ONCE: dict[str, Any] = {"step_time": STEPS, "ingress_us": 0.0, "ingress_gap_us": 0.0, "egress_us": 0.0}
+
+
+WAYS = [(0.0, 0.0), (900.0, 200.0), (25_000.0, 3_000.0)]
+"""Ingress and egress in µs: none, those of the served engine, and more than two steps take."""
 
 
 def frozen(load: dict[str, Any], **tables: Any) -> Manifest:
@@ -37,7 +42,7 @@ def frozen(load: dict[str, Any], **tables: Any) -> Manifest:
 def client(manifest: Manifest, **config: Any) -> tuple[VirtualClient, Schedule | ClosedPlan]:
     plan = expand(manifest)[0]
     timing = build_schedule(manifest, plan)
-    return VirtualClient(manifest, plan, EngineConfig(**{"step_time": STEPS} | config), timing), timing
+    return VirtualClient(manifest, plan, EngineConfig(**AT_ONCE | config), timing), timing
 
 
 def play(manifest: Manifest, **config: Any) -> list[Answer]:
@@ -45,17 +50,24 @@ def play(manifest: Manifest, **config: Any) -> list[Answer]:
     return sorted(answers, key=lambda answer: answer.tick.attempt)
 
 
+def between(ingress_us: float, egress_us: float) -> dict[str, Any]:
+    """Settings of what lies between client and scheduler."""
+    return {"ingress_us": ingress_us, "egress_us": egress_us}
+
+
 def outcomes(answers: list[Answer]) -> dict[str, int]:
     return dict(Counter(answer.outcome.value for answer in answers))
 
 
-def test_an_open_loop_gets_what_arrays_of_its_requests_get() -> None:
+@pytest.mark.parametrize("way_us", WAYS)
+def test_an_open_loop_gets_what_arrays_of_its_requests_get(way_us: tuple[float, float]) -> None:
     tokens = {"dist": "lognormal", "mean": 60, "cv": 1}
     manifest = frozen(
         {"rates": [30], "duration_s": 20, "drain_s": 30}, workload={"input_tokens": tokens, "output_tokens": tokens}
     )
     options: dict[str, Any] = {"max_num_seqs": 12, "max_num_batched_tokens": 100, "kv_blocks": 60}
-    options["step_time"] = StepTime(base_ms=5.0, context_token_ms=0.001)
+    options |= {"step_time": StepTime(base_ms=5.0, context_token_ms=0.001)} | between(*way_us)
+    ingress_ns, egress_ns = (round(us * 1_000) for us in way_us)
     played, timing = client(manifest, **options)
     answers = {answer.tick.attempt: answer for answer in played.answers()}
     assert isinstance(timing, Schedule)
@@ -64,7 +76,7 @@ def test_an_open_loop_gets_what_arrays_of_its_requests_get() -> None:
     items = [build_workload(manifest, expand(manifest)[0]).item(i) for i in sent]
     served = serve(
         EngineConfig(**options),
-        timing.offsets_ns[sent] + START_NS,
+        timing.offsets_ns[sent] + START_NS + ingress_ns,
         np.array([item.input_tokens for item in items]),
         np.array([item.max_tokens for item in items]),
     )
@@ -72,9 +84,88 @@ def test_an_open_loop_gets_what_arrays_of_its_requests_get() -> None:
     # What was sent last was cut, and what was cut may have been in the way of none before it.
     for place, i in enumerate(sent):
         if answers[i].outcome is Outcome.OK:
-            assert np.array_equal(served.token_times(place), answers[i].times)
-            assert answers[i].end_ns == served.end_ns[place]
+            assert np.array_equal(served.token_times(place) + egress_ns, answers[i].times)
+            assert answers[i].end_ns == served.end_ns[place] + egress_ns
     assert outcomes([answers[i] for i in sent])["ok"] > 500
+
+
+@pytest.mark.parametrize("way_us", WAYS)
+def test_what_lies_between_is_on_every_way(way_us: tuple[float, float]) -> None:
+    """A user alone meets an idle engine each time: both ways and ten steps, to the nanosecond."""
+    both_ns = round(sum(way_us) * 1_000)
+    answers = play(frozen({"mode": "closed", "concurrency": [1], "count": 20}), **between(*way_us))
+    assert outcomes(answers)["ok"] == 20
+    for answer in answers:
+        if answer.outcome is Outcome.OK:
+            scheduled, last = answer.tick.scheduled_ns, answer.end_ns
+            assert answer.seq is not None and answer.seq.arrival_ns == scheduled + round(way_us[0] * 1_000)
+            assert (answer.times - scheduled).tolist() == [both_ns + step * 10 * MS for step in range(1, 11)]
+            assert last == answer.times[-1]
+
+
+@pytest.mark.parametrize("way_us", WAYS)
+def test_what_comes_together_arrives_one_after_another(way_us: tuple[float, float]) -> None:
+    """The first meets an idle engine and starts a step alone, the others share the next."""
+    answers = play(frozen({"rates": ["inf"], "count": 6, "drain_s": 9}), ingress_gap_us=700.0, **between(*way_us))
+    ingress_ns, both_ns = round(way_us[0] * 1_000), round(sum(way_us) * 1_000)
+    for place, answer in enumerate(answers):
+        assert answer.seq is not None and answer.seq.arrival_ns == START_NS + ingress_ns + place * 700_000
+        steps = 10 if place == 0 else 11
+        assert answer.end_ns == START_NS + both_ns + steps * 10 * MS
+    # A gap between those that come apart is nothing.
+    apart = frozen({"rates": [40], "count": 50, "process": "constant", "drain_s": 9})
+    assert [a.times.tolist() for a in play(apart)] == [a.times.tolist() for a in play(apart, ingress_gap_us=24_999.0)]
+
+
+def test_a_client_may_leave_before_its_request_arrives() -> None:
+    endpoint = {"adapter": "tfbench", "timeouts": {"total_s": 0.13}}
+    manifest = frozen({"rates": ["inf"], "count": 6, "drain_s": 9}, endpoint=endpoint)
+    answers = play(manifest, ingress_gap_us=30_000.0, egress_us=5_000.0)
+    assert [answer.outcome.value for answer in answers] == ["ok"] + ["timeout"] * 5
+    assert [None if answer.seq is None else len(answer.times) for answer in answers] == [10, 9, 6, 3, 0, None]
+    assert {(answer.end_ns or 0) - START_NS for answer in answers[1:]} == {130 * MS}
+
+
+@pytest.mark.parametrize("way_us", WAYS)
+def test_refusals_travel_too(way_us: tuple[float, float]) -> None:
+    both_ns = round(sum(way_us) * 1_000)
+    full = {"max_num_seqs": 1, "max_waiting": 0}
+    answers = play(frozen({"rates": ["inf"], "count": 5, "drain_s": 9}), **full, **between(*way_us))
+    assert outcomes(answers) == {"ok": 1, "rejected": 4}
+    answers += play(frozen({"rates": [9], "count": 5, "drain_s": 9}), max_model_len=12, **between(*way_us))
+    refused = [answer for answer in answers if answer.outcome is not Outcome.OK]
+    assert len(refused) == 9
+    assert {(answer.end_ns or 0) - answer.tick.scheduled_ns for answer in refused} == {both_ns}
+
+
+def test_a_client_knows_only_what_has_reached_it() -> None:
+    """Its limits run from what it saw, what it did not see is not in its answer, and the engine hears of it later."""
+    way = between(50_000, 100_000)
+    once = {"input_tokens": 8, "output_tokens": 1}
+    for limit_ms, outcome in ((159, Outcome.TIMEOUT), (161, Outcome.OK)):
+        endpoint = {"adapter": "tfbench", "timeouts": {"first_byte_s": limit_ms / 1_000}}
+        [answer] = play(frozen({"rates": ["inf"], "count": 1}, endpoint=endpoint, workload=once), **way)
+        assert (answer.outcome, len(answer.times)) == (outcome, outcome is Outcome.OK)
+        assert answer.end_ns == answer.tick.scheduled_ns + min(limit_ms, 160) * MS
+        assert answer.status == 200
+    answers = play(frozen({"rates": [0.5], "count": 9, "cancel": {"share": 1, "after_s": 0.185}}), **way)
+    for answer in answers:
+        assert answer.outcome is Outcome.CANCELLED and answer.end_ns == answer.tick.scheduled_ns + 185 * MS
+        assert answer.seq is not None and len(answer.times) == 3 < answer.seq.generated
+    # Ended at the engine, and left by the client, which does not know yet.
+    early = play(frozen({"rates": [0.5], "count": 9, "cancel": {"share": 1, "after_s": 0.14}}), **way)
+    for answer in early:
+        assert (answer.outcome, answer.status, len(answer.times)) == (Outcome.CANCELLED, None, 0)
+        assert answer.seq is not None and answer.seq.end_ns is not None and answer.end_ns is not None
+        assert answer.seq.end_ns <= answer.end_ns + 50 * MS
+
+
+def test_the_end_of_the_drain_cuts_what_has_not_come_back() -> None:
+    load = {"rates": ["inf"], "count": 1, "drain_s": 0.12}
+    for egress_ms, outcome in ((19, Outcome.OK), (21, Outcome.UNFINISHED)):
+        [answer] = play(frozen(load), **between(1_000, egress_ms * 1_000))
+        assert answer.outcome is outcome
+        assert len(answer.times) == (10 if outcome is Outcome.OK else 9)
 
 
 def test_a_measured_window_that_is_done_ends_the_run() -> None:
@@ -111,9 +202,10 @@ def test_all_at_once() -> None:
     ]
 
 
-def test_users_of_a_closed_loop_think_after_each_answer() -> None:
+@pytest.mark.parametrize("way_us", WAYS)
+def test_users_of_a_closed_loop_think_after_each_answer(way_us: tuple[float, float]) -> None:
     manifest = frozen({"mode": "closed", "concurrency": [3], "think_s": 0.25, "count": 30})
-    answers = play(manifest)
+    answers = play(manifest, **between(*way_us))
     assert outcomes(answers)["ok"] >= 30
     for user in range(3):
         mine = [answer for answer in answers if answer.tick.user == user]
@@ -129,9 +221,10 @@ def test_a_timed_closed_loop_stops_with_its_window() -> None:
     assert Counter((answer.tick.phase, answer.outcome.value) for answer in answers)["measure", "ok"] == 20
 
 
-def test_a_capped_load_waits_for_slots() -> None:
+@pytest.mark.parametrize("way_us", WAYS)
+def test_a_capped_load_waits_for_slots(way_us: tuple[float, float]) -> None:
     manifest = frozen({"mode": "open_capped", "max_in_flight": 2, "rates": [60], "count": 100, "drain_s": 60})
-    answers = play(manifest)
+    answers = play(manifest, **between(*way_us))
     assert outcomes(answers) == {"ok": 100}
     edges: list[tuple[int, int]] = []
     for answer in answers:
@@ -142,10 +235,11 @@ def test_a_capped_load_waits_for_slots() -> None:
     assert sum(answer.tick.slot_ns > answer.tick.scheduled_ns for answer in answers) > 50
 
 
-def test_a_full_queue_refuses_and_a_refused_task_is_tried_again() -> None:
+@pytest.mark.parametrize("way_us", WAYS)
+def test_a_full_queue_refuses_and_a_refused_task_is_tried_again(way_us: tuple[float, float]) -> None:
     retry = {"outcomes": ["rejected"], "max": 2, "backoff_s": 0.05, "factor": 2, "cap_s": 1}
     load = {"rates": [40], "count": 200, "drain_s": 60, "retry": retry}
-    answers = play(frozen(load), max_num_seqs=2, max_waiting=1, overload_status=429)
+    answers = play(frozen(load), max_num_seqs=2, max_waiting=1, overload_status=429, **between(*way_us))
     assert set(outcomes(answers)) == {"ok", "rejected"}
     refused = [answer for answer in answers if answer.outcome is Outcome.REJECTED]
     assert {answer.status for answer in refused} == {429}

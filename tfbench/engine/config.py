@@ -16,6 +16,7 @@ from tfbench.engine.step_time import StepModel, StepTime
 
 Batching = Literal["iteration", "static"]
 _OVERLOAD_STATUSES = (429, 503)
+_LONGEST_WAY_US = 60e6
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class EngineConfig:
     hardware            what it runs on, whence its time follows
     misbehave           which share of the requests goes wrong, and how
     spin_us             busy wait before each step's end, for exact step times at the price of CPU time
+    ingress_us, egress_us  what lies between client and scheduler in a simulated study: from a request's due time to its
+                        arrival in the queue, and from a step's end to its tokens at the client
+    ingress_gap_us      requests that come together arrive one after another, so far apart. The defaults of these three
+                        are about what this engine takes, served on loopback; a served one takes what it takes
     keep_requests, keep_chunks  how many finished requests, and chunks of them, are kept for /tfbench/requests
     """
 
@@ -105,6 +110,9 @@ class EngineConfig:
     hardware: Hardware | None = None
     misbehave: Misbehaviour = field(default_factory=Misbehaviour)
     spin_us: float = 100.0
+    ingress_us: float = 950.0
+    ingress_gap_us: float = 200.0
+    egress_us: float = 150.0
     keep_requests: int = 100_000
     keep_chunks: int = 10_000_000
 
@@ -133,6 +141,8 @@ class EngineConfig:
         if self.mean_output_tokens is not None:
             _check_number("mean_output_tokens", self.mean_output_tokens, least=1.0)
         _check_number("spin_us", self.spin_us, least=0.0)
+        for name in ("ingress_us", "ingress_gap_us", "egress_us"):
+            _check_number(name, getattr(self, name), least=0.0, most=_LONGEST_WAY_US)
         for name, kind in (("step_time", StepTime), ("misbehave", Misbehaviour)):
             if not isinstance(getattr(self, name), kind):
                 raise UsageError(f"engine {name}: expected a table, got {getattr(self, name)!r}")
@@ -191,9 +201,11 @@ def _check_int(name: str, value: object, *, least: int) -> None:
         raise UsageError(f"engine {name}: expected a whole number of at least {least}, got {value!r}")
 
 
-def _check_number(name: str, value: object, *, least: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
-        raise UsageError(f"engine {name}: expected a number of at least {least:g}, got {value!r}")
+def _check_number(name: str, value: object, *, least: float, most: float = math.inf) -> None:
+    number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else value
+    if not (math.isfinite(number) and least <= number <= most):
+        limits = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        raise UsageError(f"engine {name}: expected a number {limits}, got {value!r}")
 
 
 def _check_bool(name: str, value: object) -> None:

@@ -132,17 +132,19 @@ class VirtualEngine:
         parts = [self._decode_seqs[start:stop] for _, start, stop in seq.spans]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
 
-    def last_token_ns(self, seq: Sequence) -> int | None:
-        """When `seq` got the last of its tokens so far; None while it has none."""
-        if not seq.spans:
-            return None
-        first_ns, start, stop = seq.spans[-1]
-        if stop < 0:  # it decodes
-            over = 0 if self._ends is None else int(self._ends.searchsorted(self._now, "right"))
-            if self._ends is not None and over:
-                return int(self._ends[over - 1])
-            stop = self.scheduler.decode_steps
-        return int(self._decode_ends[stop - 1]) if stop > start else first_ns
+    def last_token_ns(self, seq: Sequence, t_ns: int) -> int | None:
+        """When `seq` got the last of its tokens up to `t_ns`, which is `now_ns` at most; None where it had none."""
+        for first_ns, start, stop in reversed(seq.spans):
+            if first_ns > t_ns:
+                continue
+            if stop < 0:  # it decodes
+                over = 0 if self._ends is None else int(self._ends.searchsorted(t_ns, "right"))
+                if self._ends is not None and over:
+                    return int(self._ends[over - 1])
+                stop = self.scheduler.decode_steps
+            seen = int(self._decode_ends[start:stop].searchsorted(t_ns, "right"))
+            return int(self._decode_ends[start + seen - 1]) if seen else first_ns
+        return None
 
     def _plan(self) -> None:
         """Begin what comes next, when the last step ended."""

@@ -1,7 +1,7 @@
 """A study in virtual time: the manifest's own load against the reference engine's scheduler, into the same ledger.
 
-Schedules, seeds, prompts' lengths and ids are those that `run_study` would have; the client costs nothing and the
-network takes no time. Same manifest, same profile: the same figures, to the last bit.
+Schedules, seeds, prompts' lengths and ids are those that `run_study` would have; what lies between client and scheduler
+takes what the profile says. Same manifest, same profile: the same figures, to the last bit.
 """
 
 import dataclasses

@@ -1,11 +1,15 @@
 """The client of a run in virtual time: the load side's feeders against the engine's scheduler, event by event.
 
-It does what a worker does, in no time at all: a request is sent the instant it is due, a token is seen the instant it
-is produced. So what a run of it shows is the system's alone.
+It does what a worker does. What worker, network and the server's front take is constants of the engine's config: a
+request is in the queue `ingress_us` after it was due, `ingress_gap_us` after the one before at the earliest, and the
+client sees a token `egress_us` after its step ended. A refusal, and the news that a client has left, travel as long.
+
+The engine is run ahead of the client by the ingress: what the client does at t reaches it then, so nothing is too late.
 """
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,7 +48,8 @@ _NO_SOURCE = TokenSource(0)
 class Answer(NamedTuple):
     """What became of one tick. `sent` is False for one that never was; `seq` is None where the engine took nothing.
 
-    `end_ns` None: never sent. `times`: int64 ns of each token; `batches`: how many decoded in each of its decode steps.
+    `end_ns` None: never sent. `times`: int64 ns at which the client saw each token; `batches`: how many decoded in each
+    of its decode steps.
     """
 
     tick: Tick
@@ -62,15 +67,28 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A request under way. `cut` : the client leaves after its last token, as the plan wants."""
+    """A request under way. `cut`: the client leaves after its last token, as the plan wants.
+
+    `seq` is None where the engine took nothing.
+    """
 
     tick: Tick
     item: Item
     sent_ns: int
-    finish_reason: str
-    cut: bool
-    seq: Sequence
+    finish_reason: str = ""
+    cut: bool = False
+    seq: Sequence | None = None
     ended: bool = False
+
+
+class _Landing(NamedTuple):
+    """An answer that is complete and reaches the client at `at_ns`."""
+
+    at_ns: int
+    flight: _Flight
+    outcome: Outcome
+    status: int
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +113,9 @@ class VirtualClient:
         load = manifest.load
         self._manifest = manifest
         self._engine = VirtualEngine(config)
+        self._ingress_ns = round(config.ingress_us * 1_000)
+        self._gap_ns = round(config.ingress_gap_us * 1_000)
+        self._egress_ns = round(config.egress_us * 1_000)
         self._workload = build_workload(manifest, plan)
         self._blocks = PrefixBlocks(config, self._workload.prefix_words)
         self._timing = timing
@@ -125,7 +146,10 @@ class VirtualClient:
             self._stop_ns = self._window_end_ns + drain_ns
         # Where an end makes something due, it can't be passed over on the way to the next arrival.
         self._ends_matter = load.mode != Mode.OPEN or load.retry is not None
-        self._flights: dict[int, _Flight] = {}
+        self._flights: dict[int, _Flight] = {}  # by attempt
+        self._arrivals: deque[tuple[int, _Flight]] = deque()  # on their way to the engine, in order
+        self._last_arrival_ns = START_NS - _PRIMING_NS
+        self._landings: deque[_Landing] = deque()  # in order: all of them travel alike
         self._looks: list[tuple[int, int, _Flight]] = []
         self._numbers = itertools.count()
         self._planned: dict[int, Tick] = {}
@@ -167,18 +191,19 @@ class VirtualClient:
 
         `stop` is asked now and then; True interrupts the run.
         """
-        engine, feeder, looks = self._engine, self._feeder, self._looks
+        feeder, landings, looks = self._feeder, self._landings, self._looks
         for turn in itertools.count(1):
             now = self._next_ns()
             if now is None:
                 break
             self.now_ns = now
-            for seq in engine.run_until(now):
-                yield self._finished(self._flights[seq.seq_id])
+            self._run_engine(now)
+            while landings and landings[0].at_ns <= now:
+                yield from self._land(landings.popleft())
             while looks and looks[0][0] <= now:
                 yield from self._look(heapq.heappop(looks)[2], now)
             while (due := feeder.next_due_ns()) is not None and due <= now:
-                yield from self._send(feeder.take(), now)
+                self._send(feeder.take(), now)
             if self._over(now):
                 break
             if turn % _ASK_EVERY == 0 and stop():
@@ -194,39 +219,74 @@ class VirtualClient:
             heapq.heappop(looks)
         due = self._feeder.next_due_ns()
         over = self._window_end_ns if now < self._window_end_ns else self._stop_ns
-        # Where ends matter, and once all is sent, the engine is asked; else the way to the next arrival is one leap.
-        event = self._engine.next_event_ns() if due is None or self._ends_matter or now >= self._window_end_ns else None
-        return min([ns for ns in (due, over, event, looks[0][0] if looks else None) if ns is not None], default=None)
+        # Where ends matter, and once all is sent, they are asked for; else the way to the next arrival is one leap.
+        end = self._next_end_ns() if due is None or self._ends_matter or now >= self._window_end_ns else None
+        return min([ns for ns in (due, over, end, looks[0][0] if looks else None) if ns is not None], default=None)
+
+    def _next_end_ns(self) -> int | None:
+        """The client sees no answer's end before this time if it does nothing before; None when it never sees one."""
+        if self._landings:
+            return self._landings[0].at_ns
+        if self._arrivals:
+            return self._arrivals[0][0] - self._ingress_ns
+        event = self._engine.next_event_ns()
+        return None if event is None else event + self._egress_ns
 
     def _over(self, now: int) -> bool:
         if now < self._window_end_ns:
             return False
         return self._feeder.measured_left == 0 or (self._stop_ns is not None and now >= self._stop_ns)
 
+    def _run_engine(self, now: int) -> None:
+        """Run the engine to where it meets what the client does `now`."""
+        until, arrivals = now + self._ingress_ns, self._arrivals
+        while arrivals and arrivals[0][0] <= until:
+            at_ns, flight = arrivals.popleft()
+            self._finished(self._engine.run_until(at_ns))
+            if not flight.ended:
+                self._arrive(flight, at_ns)
+        self._finished(self._engine.run_until(until))
+
+    def _finished(self, sequences: Iterable[Sequence]) -> None:
+        for seq in sequences:
+            assert seq.end_ns is not None and isinstance(seq.tag, int)
+            flight = self._flights[seq.tag]
+            outcome = Outcome.CANCELLED if flight.cut else Outcome.OK
+            self._landings.append(_Landing(seq.end_ns + self._egress_ns, flight, outcome, 200, None))
+
     # Sending.
 
-    def _send(self, tick: Tick, now: int) -> Iterator[Answer]:
-        """Send `tick`; gives its answer where the engine refuses it at once."""
+    def _send(self, tick: Tick, now: int) -> None:
         self._planned.pop(tick.attempt, None)
         self._taken += tick.tries == 0
         item = self._workload.item(tick.task, text=self._lengths_need_text)
+        flight = self._flights[tick.attempt] = _Flight(tick, item, now)
+        self._last_arrival_ns = max(now + self._ingress_ns, self._last_arrival_ns + self._gap_ns)
+        self._arrivals.append((self._last_arrival_ns, flight))
+        self._watch(flight, now)
+
+    def _arrive(self, flight: _Flight, at_ns: int) -> None:
+        """Hand a request to the engine, which may refuse it."""
+        item = flight.item
         try:
-            output_tokens, finish_reason = self._reply(item)
+            output_tokens, flight.finish_reason = self._reply(item)
         except ApiError as error:
-            yield self._ended(tick, item, None, Outcome.HTTP_ERROR, error.status, f"HTTP {error.status}: {error}", now)
+            self._refused(flight, at_ns, Outcome.HTTP_ERROR, error.status, str(error))
             return
         limit = self._cancel_after_chunks if item.cancel else None
-        cut = limit is not None and limit < output_tokens
-        if cut and limit is not None:
+        if limit is not None and limit < output_tokens:
             # A client that leaves after k tokens does to the engine what a reply of k tokens does.
-            output_tokens = limit
-        seq = self._engine.submit(now, item.input_tokens, output_tokens, blocks=self._blocks.of(tick.task, item))
-        if seq is None:
+            flight.cut, output_tokens = True, limit
+        blocks = self._blocks.of(flight.tick.task, item)
+        flight.seq = self._engine.submit(
+            at_ns, item.input_tokens, output_tokens, blocks=blocks, tag=flight.tick.attempt
+        )
+        if flight.seq is None:
             status = self._engine.config.overload_status
-            yield self._ended(tick, item, None, Outcome.REJECTED, status, f"HTTP {status}: the queue is full", now)
-            return
-        flight = self._flights[seq.seq_id] = _Flight(tick, item, now, finish_reason, cut, seq)
-        self._watch(flight, now)
+            self._refused(flight, at_ns, Outcome.REJECTED, status, "the queue is full")
+
+    def _refused(self, flight: _Flight, at_ns: int, outcome: Outcome, status: int, why: str) -> None:
+        self._landings.append(_Landing(at_ns + self._egress_ns, flight, outcome, status, f"HTTP {status}: {why}"))
 
     @property
     def _lengths_need_text(self) -> bool:
@@ -255,8 +315,10 @@ class VirtualClient:
         limits, sent = self._limits, flight.sent_ns
         at, limit = sent + limits.first_byte_ns, "first_byte"
         # An answer that isn't streamed comes whole, so that all of it is the wait for its first byte.
-        if self._manifest.endpoint.stream and (last := self._engine.last_token_ns(flight.seq)) is not None:
-            at, limit = last + limits.idle_ns, "idle"
+        if self._manifest.endpoint.stream and flight.seq is not None:
+            last = self._engine.last_token_ns(flight.seq, self.now_ns - self._egress_ns)
+            if last is not None:
+                at, limit = last + self._egress_ns + limits.idle_ns, "idle"
         if sent + limits.total_ns <= at:
             at, limit = sent + limits.total_ns, "total"
         if flight.item.cancel and self._cancel_after_ns is not None and sent + self._cancel_after_ns < at:
@@ -277,40 +339,30 @@ class VirtualClient:
 
     # Ends.
 
-    def _finished(self, flight: _Flight) -> Answer:
-        assert flight.seq.end_ns is not None
-        outcome = Outcome.CANCELLED if flight.cut else Outcome.OK
-        return self._landed(flight, outcome, None, flight.seq.end_ns, 200)
+    def _land(self, landing: _Landing) -> Iterator[Answer]:
+        if not landing.flight.ended:
+            yield self._ended(landing.flight, landing.outcome, landing.status, landing.error, landing.at_ns)
 
     def _aborted(self, flight: _Flight, outcome: Outcome, error: str | None, now: int) -> Answer:
-        self._engine.cancel(flight.seq, now)
+        if flight.seq is not None:
+            self._engine.cancel(flight.seq, now + self._ingress_ns)
         # A stream's headers come at once, those of a whole answer with it.
-        return self._landed(flight, outcome, error, now, 200 if self._manifest.endpoint.stream else None)
+        headed = self._manifest.endpoint.stream and now >= flight.sent_ns + self._ingress_ns + self._egress_ns
+        return self._ended(flight, outcome, 200 if headed else None, error, now)
 
-    def _landed(self, flight: _Flight, outcome: Outcome, error: str | None, end_ns: int, status: int | None) -> Answer:
+    def _ended(self, flight: _Flight, outcome: Outcome, status: int | None, error: str | None, end_ns: int) -> Answer:
         flight.ended = True
-        del self._flights[flight.seq.seq_id]
-        finish_reason = flight.finish_reason if outcome is Outcome.OK else None
-        return self._ended(flight.tick, flight.item, flight.seq, outcome, status, error, end_ns, finish_reason)
-
-    def _ended(
-        self,
-        tick: Tick,
-        item: Item,
-        seq: Sequence | None,
-        outcome: Outcome,
-        status: int | None,
-        error: str | None,
-        end_ns: int,
-        finish_reason: str | None = None,
-    ) -> Answer:
+        tick, seq = flight.tick, flight.seq
+        del self._flights[tick.attempt]
         if self._feeders.freed is not None:
             self._feeders.freed(end_ns)
         self._hand_back(tick, outcome, end_ns)
         times, batches = _NO_TIMES, _NO_BATCHES
         if seq is not None:
-            times, batches = self._engine.token_times(seq), self._engine.decode_batches(seq)
-        return Answer(tick, item, True, seq, outcome, status, error, finish_reason, end_ns, times, batches)
+            times, batches = self._engine.token_times(seq) + self._egress_ns, self._engine.decode_batches(seq)
+            times = times[: times.searchsorted(end_ns, "right")]
+        finish_reason = flight.finish_reason if outcome is Outcome.OK else None
+        return Answer(tick, flight.item, True, seq, outcome, status, error, finish_reason, end_ns, times, batches)
 
     def _hand_back(self, tick: Tick, outcome: Outcome, end_ns: int) -> None:
         """Tell the feeder of an end; a failed task may be tried again."""
