@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,12 @@ from benchmarks.queues import (
 from tfbench.stats.correlation import worth_together
 from tfbench.stats.quantile import Clusters, sample_quantile
 from tfbench.stats.ratio import RatioRun
-from tfbench.stats.sample_size import planned_attempts, planned_attempts_for_rates
+from tfbench.stats.sample_size import (
+    planned_attempts,
+    planned_attempts_for_fraction,
+    planned_attempts_for_rates,
+    tau_limit,
+)
 
 QUEUES = {service.name: service for service in (EXPONENTIAL, HEAVY)}
 ENGINE = "reference engine"
@@ -42,7 +48,7 @@ FIGURES = (
 GOOD = 0.9  # share of good attempts behind goodput and cost
 GAPS = 8  # per request; its response time scales them all
 TOKENS_SD = 0.8  # of the log of output tokens
-PILOT = 400_000  # attempts behind a queue's plans
+PILOT = 4_000_000  # attempts behind a queue's plans
 BEFORE = 200  # service times simulated before a window opens, so that departures enter it
 
 Draw = Callable[[np.random.Generator, int], list[Any]]
@@ -74,40 +80,54 @@ def cells_at(
     systems: Sequence[str] = SYSTEMS,
     figures: Sequence[str] = FIGURES,
     loads: Sequence[float] = LOADS,
+    folder: Path | None = None,
 ) -> Iterator[Cell]:
     """Each figure of each system and load at these multiples of the n that a plan asks for.
 
-    Gaps are asked of M/M/1 alone. Other multiples than 1 are for queues, without what takes long or says no more.
+    Other multiples than 1 are for queues, without what takes long or says no more. `folder` holds the reference
+    engine's pilots.
     """
     for load, system, figure in itertools.product(loads, systems, figures):
-        if figure == "gap p95" and system != EXPONENTIAL.name:
+        if not is_asked(figure, system, load):
             continue
-        planned = plan(system, figure, load)
+        planned = plan(system, figure, load, folder)
         for scale in scales:
             if scale == 1.0 or (system != ENGINE and figure not in ("p99", "p95 ratio")):
                 yield Cell(system, figure, load, max(20, int(planned * scale)), planned)
 
 
-@cache
-def plan(system: str, figure: str, load: float) -> int:
+def is_asked(figure: str, system: str, load: float) -> bool:
+    """Gaps are asked of M/M/1 alone, 0.999 only at load 0.5: at 0.8 its plan is longer than that of P99."""
+    return (figure != "gap p95" or system == EXPONENTIAL.name) and (figure != "good fraction 0.999" or load == 0.5)
+
+
+def plan(system: str, figure: str, load: float, folder: Path | None = None) -> int:
     """Attempts a run, from the correlation that a long pilot shows; for a ratio, one of the slower candidate."""
     share = _share(figure)
-    if figure == "p95 ratio":
-        load *= SLOWER
-    rng = np.random.default_rng(20)
-    owners = None
+    slower = SLOWER if figure == "p95 ratio" else 1.0
     if system == ENGINE:
-        x = engine.pilot(load)
-        edge = sample_quantile(x, share)
+        if folder is None:
+            raise ValueError("the reference engine's plans take the folder of its pilots")
+        pilot = engine.read_pilot(folder, load, slower)
     else:
-        x = traffic(rng, 1, PILOT, load, QUEUES[system]).response[0]
-        edge = limit(share, load, QUEUES[system])
-    requests = len(x)
+        pilot = [_queue_pilot(system, slower * load)]
+    requests, owners = sum(map(len, pilot)), None
     if figure == "gap p95":
-        x, owner = _gaps(rng, x)
-        edge, owners = product_tail_quantile(share, load, QUEUES[system]), [owner]
-    tau = max(1.0, requests / worth_together([x <= edge], owners).n_eff)
-    return planned_attempts(share, tau) if _is_quantile(figure) else planned_attempts_for_rates(tau)
+        gaps = [_gaps(np.random.default_rng(20), one[: PILOT // GAPS]) for one in pilot]
+        requests = sum(len(one) for one, _ in gaps) // GAPS
+        pilot, owners = [one for one, _ in gaps], [owner for _, owner in gaps]
+    edge = sample_quantile(np.concatenate(pilot), share)
+    worth = worth_together([one <= edge for one in pilot], owners)
+    beyond = min(worth.n_eff * min(share, 1.0 - share), worth.draws)
+    tau = tau_limit(max(1.0, requests / worth.n_eff), beyond)
+    if _is_quantile(figure):
+        return planned_attempts(share, tau)
+    return planned_attempts_for_fraction(share, tau) if figure.startswith("good") else planned_attempts_for_rates(tau)
+
+
+@cache
+def _queue_pilot(system: str, load: float) -> FloatArray:
+    return traffic(np.random.default_rng(20), 1, PILOT, load, QUEUES[system]).response[0]
 
 
 def case(cell: Cell, tapes: Sequence[Tape] | None = None) -> Case:

@@ -24,7 +24,8 @@ GAP = 600  # attempts before each run
 LONGEST_S = 60.0  # no attempt takes longer
 TAPE = 500_000  # attempts
 TAPES = {0.5: 11, 0.8: 20}  # of each load
-PAIRED = {0.5: 3, 0.8: 10}  # of these are served by the candidate too
+PAIRED = {0.5: 3, 0.8: 20}  # of these are served by the candidate too
+PILOTS = {0.5: 1, 0.8: 4}  # tapes of the same length that plans are made from
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,12 +73,6 @@ def record(load: float, n: int, seed: Sequence[int], *, paired: bool) -> Tape:
     return Tape(arrive, ttft, base.end_ns / 1e9, outputs.astype(np.float64), slower)
 
 
-@cache
-def pilot(load: float) -> FloatArray:
-    """TTFTs that plans are made from."""
-    return record(load, 150_000, (20,), paired=False).ttft[GAP:]
-
-
 def runs(tapes: Sequence[Tape], load: float, n: int, *, paired: bool = False) -> list[Run]:
     """Every run of n expected attempts that the tapes have room for."""
     return [run for tape in tapes if len(tape.slower_ttft) or not paired for run in _cut(tape, load, n)]
@@ -101,12 +96,9 @@ def _cut(tape: Tape, load: float, n: int) -> Iterator[Run]:
 def write(folder: Path, seed: int, load: float, index: int) -> None:
     """One tape of the study, for every process to read; one that is there already stays."""
     path = _path(folder, seed, load, index)
-    if path.exists():
-        return
-    tape = record(load, TAPE, (22, seed, index), paired=index < PAIRED[load])
-    part = path.with_suffix(".part.npz")
-    np.savez(part, **{name: getattr(tape, name) for name in Tape.__dataclass_fields__})
-    part.rename(path)
+    if not path.exists():
+        tape = record(load, TAPE, (22, seed, index), paired=index < PAIRED[load])
+        _save(path, {name: getattr(tape, name) for name in Tape.__dataclass_fields__})
 
 
 @cache
@@ -119,8 +111,30 @@ def read(folder: Path, seed: int, load: float) -> list[Tape]:
     return tapes
 
 
-def _path(folder: Path, seed: int, load: float, index: int) -> Path:
-    return folder / f"{seed}-{load:g}-{index}.npz"
+def write_pilot(folder: Path, load: float, slower: float, index: int) -> None:
+    """One tape of a pilot, at `slower` times the load; the same for every seed of the study."""
+    path = _path(folder, "pilot", slower * load, index)
+    if not path.exists():
+        _save(path, {"ttft": record(slower * load, TAPE, (20, index), paired=False).ttft[GAP:]})
+
+
+def read_pilot(folder: Path, load: float, slower: float) -> list[FloatArray]:
+    """TTFTs that plans are made from, one array per tape."""
+    found = []
+    for index in range(PILOTS[load]):
+        with np.load(_path(folder, "pilot", slower * load, index)) as stored:
+            found.append(stored["ttft"])
+    return found
+
+
+def _save(path: Path, columns: dict[str, FloatArray]) -> None:
+    part = path.with_suffix(".part.npz")
+    np.savez(part, **columns)
+    part.rename(path)
+
+
+def _path(folder: Path, kind: int | str, load: float, index: int) -> Path:
+    return folder / f"{kind}-{load:g}-{index}.npz"
 
 
 def _config(slower: float) -> EngineConfig:

@@ -22,6 +22,7 @@ LEVEL = 0.95
 RESAMPLES = 199
 BOOTSTRAPPED = 2000  # requests in all; more take too long
 AS_PRINTED = "as printed"
+PAIRED = "paired t on log"
 LOADGEN = "LoadGen's early stopping (one-sided, 99 %)"
 
 
@@ -74,7 +75,7 @@ def pair_methods(k: int) -> dict[str, Method]:
     if k < 2:
         return {}
     return {
-        "paired t on log": lambda pairs: _both(paired_ratio(*np.array(pairs).T)),
+        PAIRED: lambda pairs: _both(paired_ratio(*np.array(pairs).T)),
         "Welch's t on logs": lambda pairs: _both(unpaired_ratio(*np.array(pairs).T)),
     }
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coverage_methods import AS_PRINTED
+from benchmarks.coverage_methods import AS_PRINTED, PAIRED
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 BEGIN, END = "<!-- coverage study: begin -->", "<!-- coverage study: end -->"
 KS = (1, 3, 5, 10)
-PAIRED = "paired t on log"
 
 Row = dict[str, Any]
 

@@ -5,6 +5,7 @@ three standard errors of the replications here below what those measured.
 """
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from benchmarks.coverage_labels import (
     no_events_cell,
     quantile_case,
 )
-from benchmarks.coverage_methods import AS_PRINTED, LOADGEN
+from benchmarks.coverage_methods import AS_PRINTED, LOADGEN, PAIRED
 from benchmarks.coverage_study import Part, Tally
-from benchmarks.coverage_tables import BEGIN, DOCS, END, PAIRED
+from benchmarks.coverage_tables import BEGIN, DOCS, END
 from benchmarks.queues import EXPONENTIAL, HEAVY, limit, product_tail_quantile, queue, traffic
 from tfbench.stats.labels import LEAST, MEASURED, approximate, withheld
 from tfbench.stats.quantile import rank_interval
@@ -36,8 +37,10 @@ def studied(
 
 
 @pytest.fixture(scope="module")
-def tapes() -> list[coverage_engine.Tape]:
-    return [coverage_engine.record(0.5, 60_000, (7,), paired=True)]
+def tapes() -> dict[float, list[coverage_engine.Tape]]:
+    return {
+        load: [coverage_engine.record(load, n, (7,), paired=load < 0.8)] for load, n in ((0.5, 60_000), (0.8, 300_000))
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,13 +56,47 @@ def test_the_study_at_the_planned_n(figure: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "n"), [("p50", 120), ("good fraction 0.99", 200), ("goodput", 130), ("p95 ratio", 900)]
+    ("figure", "load", "n"),
+    [
+        ("p50", 0.5, 129),
+        ("good fraction 0.99", 0.5, 730),
+        ("goodput", 0.5, 175),
+        ("p95 ratio", 0.5, 1757),
+        ("p50", 0.8, 300),
+        ("good fraction 0.99", 0.8, 8240),
+        ("cost per token", 0.8, 757),
+    ],
 )
-def test_the_study_on_the_reference_engine(figure: str, n: int, tapes: list[coverage_engine.Tape]) -> None:
-    cell = coverage_cells.Cell(coverage_cells.ENGINE, figure, 0.5, n, n)
-    (tally,) = studied(cell, 200, (5,), tapes).values()
-    assert tally.printed >= 0.90 * tally.replications
-    assert tally.held >= 0.88 * tally.printed
+def test_the_study_on_the_reference_engine(
+    figure: str, load: float, n: int, tapes: dict[float, list[coverage_engine.Tape]]
+) -> None:
+    cell = coverage_cells.Cell(coverage_cells.ENGINE, figure, load, n, n)
+    (tally,) = studied(cell, 200, (5,), tapes[load]).values()
+    assert tally.printed >= 0.93 * tally.replications
+    assert tally.held >= 0.89 * tally.printed
+
+
+def test_plans_of_the_reference_engine_are_read_from_its_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="folder of its pilots"):
+        coverage_cells.plan(coverage_cells.ENGINE, "p50", 0.5)
+    monkeypatch.setattr(coverage_engine, "TAPE", 20_000)
+    monkeypatch.setattr(coverage_engine, "TAPES", {0.5: 2})
+    monkeypatch.setattr(coverage_engine, "PAIRED", {0.5: 1})
+    for slower in (1.0, coverage_engine.SLOWER):
+        coverage_engine.write_pilot(tmp_path, 0.5, slower, 0)
+    for index in (0, 1):
+        coverage_engine.write(tmp_path, 3, 0.5, index)
+    (pilot,) = coverage_engine.read_pilot(tmp_path, 0.5, 1.0)
+    assert len(pilot) == 20_000 - coverage_engine.GAP
+    first, second = coverage_engine.read(tmp_path, 3, 0.5)
+    assert (len(first.ttft), len(first.slower_ttft), len(second.slower_ttft)) == (20_000, 20_000, 0)
+    cells = coverage_cells.cells_at(
+        systems=[coverage_cells.ENGINE], figures=["p50", "p95", "p95 ratio"], loads=[0.5], folder=tmp_path
+    )
+    p50, p95, ratio = (cell.planned for cell in cells)
+    assert 100 < p50 < 200 and 1000 < p95 < 2500
+    # Planned for the candidate, whose load is higher.
+    assert ratio > p95
 
 
 def test_short_runs_print_few_quantiles() -> None:
@@ -84,11 +121,45 @@ def test_the_lines_of_the_study() -> None:
     assert (last["coverage"], last["printed_share"], last["mean_width"], last["planned_n"]) == (0.75, 0.4, 0.5, 170)
 
 
+def row(**changes: object) -> dict[str, object]:
+    known = {"figure": "p95", "system": "M/M/1", "load": 0.5, "k": 5, "method": AS_PRINTED, "n": 9, "planned_n": 9}
+    return {**known, "coverage": 0.95, "printed_share": 1.0, "replications": 1000, **changes}
+
+
+def test_the_study_tells_where_it_falls_short() -> None:
+    within = [
+        row(),
+        # Three standard errors of 1,000 replications below 0.93 and 0.95 are 0.906 and 0.929.
+        row(coverage=0.907),
+        row(printed_share=0.930),
+        row(coverage=0.80, k=3),
+        row(coverage=0.80, method="t on log of runs, unguarded"),
+        row(coverage=0.80, planned_n=20),
+    ]
+    assert coverage_study.shortfalls(within) == []
+    assert coverage_study.shortfalls([row(coverage=0.905), row(method=PAIRED, k=10, coverage=0.9)]) == [
+        "p95 of M/M/1 at load 0.5, K = 5: covers 0.905, floor 0.93",
+        "p95 of M/M/1 at load 0.5, K = 10: covers 0.900, floor 0.93",
+    ]
+    # Four times as many replications make the floor sharper.
+    assert len(coverage_study.shortfalls([row(coverage=0.912, replications=4000)])) == 1
+    never = coverage_study.shortfalls([row(printed_share=0.0, coverage=None)])
+    assert never == ["p95 of M/M/1 at load 0.5, K = 5: printed in 0.000, floor 0.95"]
+
+
 def test_the_written_tables_hold_what_is_asked_of_five_repeats() -> None:
     table = DOCS.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
-    cells = [line.split("|")[-3:-1] for line in table.splitlines() if re.match(r"\| [^|]+ \| (M/|reference)", line)]
-    assert len(cells) >= 30
-    for coverage, share in (cell.split("/") for row in cells for cell in row):
+    found = [line.split("|") for line in table.splitlines() if re.match(r"\| [^|]+ \| (M/|reference)", line)]
+    written = {(cells[1].strip(), cells[2].strip(), float(cells[3])) for cells in found}
+    asked = {
+        (figure, system, load)
+        for figure in coverage_cells.FIGURES
+        for system in coverage_cells.SYSTEMS
+        for load in coverage_cells.LOADS
+        if coverage_cells.is_asked(figure, system, load)
+    }
+    assert written == asked and len(found) == len(asked) == 53
+    for coverage, share in (cell.split("/") for cells in found for cell in cells[-3:-1]):
         assert float(coverage) >= 93.0
         assert float(share) >= 95
 

@@ -33,7 +33,7 @@ from tfbench.stats.quantile import (
     pooled_quantile,
     sample_quantile,
     unsettled_reason,
-    worth_by_run,
+    worth_at,
 )
 from tfbench.stats.ratio import SETTLED_EVENTS, RatioRun, few_events_reason, pooled_ratio
 from tfbench.stats.repeats import Spread, over_runs
@@ -167,11 +167,11 @@ def _quantile(
     if k < 3:
         return pooled_quantile(values, owners, p, level=level, reasons=notes)
 
-    by_run = worth_by_run(values, owners, p)
+    figures = [sample_quantile(one, p) for one in values]
+    by_run = worth_at(values, owners, figures)
     settled = is_settled(by_run, p)
     # Quantiles of short runs are askew: with 10 to 20 observations beyond, t alone covers 93 to 95 %.
     widen = 1.0 + 1.0 / (min(one.n_eff for one in by_run) * min(p, 1.0 - p)) if settled else 1.0
-    figures = [sample_quantile(one, p) for one in values]
     spread = over_runs(figures, level=level, what=f"P{100 * p:g}", widen=widen)
     notes += spread.reasons
     if spread.flat:

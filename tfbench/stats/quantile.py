@@ -84,7 +84,12 @@ def rank_interval(n: int, p: float, *, level: float = 0.95) -> tuple[int | None,
 
 def worth_by_run(values: Sequence[FloatArray], owners: Sequence[IntArray] | None, p: float) -> list[Worth]:
     """What each run is worth at its own p-quantile."""
-    return worth_of_each([_inside(one, sample_quantile(one, p), float(one.max())) for one in values], owners)
+    return worth_at(values, owners, [sample_quantile(one, p) for one in values])
+
+
+def worth_at(values: Sequence[FloatArray], owners: Sequence[IntArray] | None, edges: Sequence[float]) -> list[Worth]:
+    """What each run is worth at an edge of its own."""
+    return worth_of_each([_inside(one, q, float(one.max())) for one, q in zip(values, edges, strict=True)], owners)
 
 
 def is_settled(worth: Sequence[Worth], p: float) -> bool:
@@ -125,7 +130,8 @@ def pooled_quantile(
     everything = np.sort(np.concatenate(list(values)))
     n = len(everything)
     value = float(everything[rank(n, p) - 1])
-    by_run = worth_by_run(values, owners, p)
+    own = [sample_quantile(one, p) for one in values]
+    by_run = worth_at(values, owners, own)
     inside = [_inside(one, value, float(everything[-1])) for one in values]
     together = worth_together(inside, owners)
     n_eff = together.n_eff
@@ -143,7 +149,6 @@ def pooled_quantile(
     step = (n + 1) / (independent + 1)
     lo = None if low is None else float(everything[max(0, math.floor(low * step) - 1)])
     hi = None if high is None else float(everything[min(n, math.ceil(high * step)) - 1])
-    own = [sample_quantile(one, p) for one in values]
     lo = None if lo is None else min(lo, *own)
     hi = None if hi is None else max(hi, *own)
 

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from tfbench.stats.fraction import FEW
 from tfbench.stats.quantile import SETTLED, check_p, needed_n
 
-# A plan asks for three quarters more than settles, and 20 observations: n_eff is itself read from the runs and strays,
-# the more the fewer they are. Measured by `benchmarks/coverage_study.py`: at least 95 % of such studies settle.
-SPARE = 1.75
+# A plan asks for twice what settles, and 20 observations: n_eff is itself read from the runs and strays, the more the
+# fewer they are. Measured by `benchmarks/coverage_study.py`: at least 95 % of such studies of 5 runs settle.
+SPARE = 2.0
 SPARE_DRAWS = 20.0
 # Correlation times in a run from which t on rates and costs holds; shorter runs mostly miss the bad stretches.
 RATE_DRAWS = 50.0
+# Effective attempts on the rarer side of a fraction, per run: what five runs take to show how bad attempts cluster.
+FRACTION_DRAWS = FEW / 5
+# The variance of an estimated tau, relative to its square, times the effective observations beyond the quantile it was
+# read from. Measured: 3 for the tails of M/D/1, M/M/1 and M/H2/1 queues, 6 for P99 of the reference engine at load 0.8.
+TAU_NOISE = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,9 @@ def planned_attempts(p: float, tau: float) -> int:
 
     Args:
         p: the quantile, in (0, 1).
-        tau: its correlation time in attempts: n / n_eff of an earlier study's figure, or `queue_correlation_time`.
+        tau: its correlation time in attempts: `tau_limit` of an earlier study's n / n_eff, or `queue_correlation_time`.
 
-    tau = 1: P50 55, P95 370, P99 1770.
+    tau = 1: P50 60, P95 420, P99 2020.
     """
     check_p(p)
     _check_tau(tau)
@@ -66,9 +71,38 @@ def planned_attempts(p: float, tau: float) -> int:
 
 
 def planned_attempts_for_rates(tau: float) -> int:
-    """Attempts per run to plan for goodput, cost or a good fraction; `tau` is that of being good."""
+    """Attempts per run to plan for goodput or cost; `tau` is that of being good."""
     _check_tau(tau)
-    return math.ceil(tau * max(RATE_DRAWS, SPARE * FEW) - 1e-6)
+    return math.ceil(tau * RATE_DRAWS - 1e-6)
+
+
+def planned_attempts_for_fraction(share: float, tau: float) -> int:
+    """Attempts per run to plan for a good fraction near `share`, in (0, 1); `tau` is that of being good.
+
+    As for rates, and 2 effective attempts on the rarer side: tau = 1 and 0.9 takes 50, 0.99 200, 0.999 2000. A system
+    that is rarely bad but then for long looks better than it is to runs that saw none of that.
+    """
+    check_p(share)
+    return max(planned_attempts_for_rates(tau), math.ceil(tau * FRACTION_DRAWS / min(share, 1.0 - share) - 1e-6))
+
+
+def tau_limit(tau: float, beyond: float, *, confidence: float = 0.8) -> float:
+    """An upper confidence limit of an estimated tau, so that a plan from few attempts isn't too short by luck.
+
+    Args:
+        tau: n / n_eff of a quantile or fraction in an earlier study, over all its runs.
+        beyond: the effective observations on the rarer side, n_eff * min(p, 1 - p), over all its runs; >= 0.
+
+    tau is a variance, so its excess over 1 is taken df / chi2_df(1 - confidence) times, as `plan.sd_upper` does, with
+    df = 2 / (relative variance) = beyond / 3, plus 1.
+    """
+    from scipy.special import chdtri
+
+    _check_tau(tau)
+    if not (0.0 <= beyond < math.inf and 0.0 < confidence < 1.0):
+        raise ValueError(f"beyond must be finite and >= 0, confidence in (0, 1), not {beyond} and {confidence}")
+    df = 2.0 * beyond / TAU_NOISE + 1.0
+    return 1.0 + (tau - 1.0) * df / float(chdtri(df, confidence))
 
 
 def queue_correlation_time(load: float) -> float:
