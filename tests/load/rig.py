@@ -14,11 +14,10 @@ import trustme
 
 from tests.load.scripted import BARE_CLOSE, CLOSE, RESET, Script, ScriptedServer, serving
 from tfbench.load import mock, stamps
-from tfbench.load.call import Call
+from tfbench.load.call import FRAMED, Call, Read
 from tfbench.load.feeders import Tick
 from tfbench.load.mock import Mock
 from tfbench.load.poller import Poller, open_poller
-from tfbench.load.spool import plain_reads
 from tfbench.load.target import resolve_target
 from tfbench.load.transport import Transport
 from tfbench.load.wire import Wire
@@ -36,6 +35,14 @@ def request(body: bytes = b"{}", number: int = 0) -> bytes:
 def make_call(body: bytes = b"{}", number: int = 0, user: int = -1) -> Call:
     """A call that is not on its way yet."""
     return Call(Tick(number, 0, 0, "measure", user, number), f"r{number}", request(body, number), "", None)
+
+
+def plain_reads(reads: Iterable[Read]) -> list[tuple[int, bytes, int, bool, bytes]]:
+    """(user ns, kernel stamp, lower ns, exact, body bytes) of reads, without HTTP framing."""
+    return [
+        (user, stamp, lower, bool(form), data[data.index(b"\n") + 1 : -2] if form == FRAMED else data)
+        for user, stamp, lower, form, data, _ in reads
+    ]
 
 
 def body_of(call: Call) -> bytes:

@@ -1,7 +1,9 @@
 """What the decoder takes for granted of an event like the one before must be what a parser would have said."""
 
+import itertools
 import json
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.load.rig import make_call
 from tfbench.load import decode as decoding
-from tfbench.load.call import EXACT, Call, Ending
-from tfbench.load.decode import Decoded, decode
+from tfbench.load.call import EXACT, FRAMED, INEXACT, Call, Ending
+from tfbench.load.decode import KIND_NAMES, Decoded, decode
 from tfbench.load.stamps import to_stamp
 
 texts = st.one_of(
@@ -59,10 +61,14 @@ def events(draw: st.DrawFn) -> list[bytes]:
     return found
 
 
-def call_of(pieces: list[bytes]) -> Call:
+def call_of(pieces: list[bytes], forms: Iterable[int] = itertools.repeat(EXACT)) -> Call:
+    """A whole stream; pieces whose form is FRAMED are given an HTTP chunk's framing."""
     call = make_call()
     call.status, call.content_type, call.ending = 200, b"text/event-stream", Ending.COMPLETE
-    call.reads = [(i, to_stamp(i + 5), i - 1, EXACT, piece, 0) for i, piece in enumerate(pieces, 1)]
+    call.reads = [
+        (i, to_stamp(i + 5), i - 1, form, b"%x\r\n%s\r\n" % (len(piece), piece) if form == FRAMED else piece, 0)
+        for i, (piece, form) in enumerate(zip(pieces, forms, strict=False), 1)
+    ]
     call.sent_ns, call.end_ns = 1, len(pieces) + 1
     return call
 
@@ -76,6 +82,22 @@ def test_events_alike_are_read_as_a_parser_would(pieces: list[bytes], dialect: s
         pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if a < b]
     fast = decode(call_of(pieces), dialect)
     assert fast == without_shortcuts(pieces, dialect)
+    forms = data.draw(st.lists(st.sampled_from([EXACT, FRAMED]), min_size=len(pieces), max_size=len(pieces)))
+    assert decode(call_of(pieces, forms), dialect) == fast
+
+
+def test_the_end_of_an_inexact_read_is_not_that_of_its_last_chunk() -> None:
+    pieces = [b'data: {"choices":[{"index":0,"delta":{"content":" word%d"}}]}\n\n' % i for i in range(6)]
+    decoded = decode(call_of(pieces, [EXACT, FRAMED, INEXACT, EXACT, INEXACT, FRAMED]), "openai_chat")
+    assert decoded.exact == bytes([1, 1, 0, 1, 0, 1])
+
+
+def test_a_text_that_needs_a_parser_ends_no_run_of_those_that_need_none() -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
+    texts = [b"a", b"b", b"\\n", b"c", b"\\u00e9", b"\xc3\xa9", b'\\"', b"", b"d"]
+    decoded = decode(call_of([event % text for text in texts]), "openai_chat")
+    assert decoded.output == 'ab\nc\u00e9\u00e9"d'
+    assert [KIND_NAMES[code] for code in decoded.kinds] == ["text"] * 7 + ["empty", "text"]
 
 
 def without_shortcuts(pieces: list[bytes], dialect: str) -> Decoded:
@@ -87,7 +109,7 @@ def without_shortcuts(pieces: list[bytes], dialect: str) -> Decoded:
 def test_the_shortcut_is_taken() -> None:
     pieces = [b'data: {"choices":[{"index":0,"delta":{"content":" word%d"}}]}\n\n' % i for i in range(5)]
     decoder = decoding.CallDecoder(call_of(pieces), "openai_chat")
-    decoder.feed([(1, to_stamp(1), 0, True, piece) for piece in pieces])
+    decoder.feed([1] * 5, [to_stamp(1)] * 5, [0] * 5, [EXACT] * 5, pieces)
     assert decoder._head.endswith(b'"content":"') and decoder._patterns == decoding._PATTERNS - 1
     assert decoder.finish().output == " word0 word1 word2 word3 word4"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.load.rig import body_of, make_call, rig, tls_server_context
+from tests.load.rig import body_of, make_call, plain_reads, rig, tls_server_context
 from tests.load.scripted import (
     BARE_CLOSE,
     CLOSE,
@@ -29,7 +29,6 @@ from tfbench.core.errors import EndpointError
 from tfbench.load import stamps
 from tfbench.load.call import Call, Ending
 from tfbench.load.poller import open_poller
-from tfbench.load.spool import plain_reads
 from tfbench.load.target import Target, resolve_target, tls_context
 from tfbench.load.tls import TlsLayer
 from tfbench.load.wire import Wire

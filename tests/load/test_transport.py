@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.load.rig import KINDS, Rig, body_of, make_call, rig
+from tests.load.rig import KINDS, Rig, body_of, make_call, plain_reads, rig
 from tests.load.scripted import CLOSE, LAST, RESET, STREAM_HEAD, Script, Step, delta, framed, ok_script, reply
 from tfbench.load import framing
 from tfbench.load.call import Ending
-from tfbench.load.spool import plain_reads
 from tfbench.load.stamps import NO_STAMP
 
 Open = Callable[[Script], AbstractContextManager[Rig]]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.load.rig import Rig, body_of, make_call, rig
+from tests.load.rig import Rig, body_of, make_call, plain_reads, rig
 from tests.load.scripted import (
     CLOSE,
     LAST,
@@ -28,7 +28,6 @@ from tfbench.load import stamps
 from tfbench.load.call import Call, Ending
 from tfbench.load.connection import Connection
 from tfbench.load.poller import READ, open_poller
-from tfbench.load.spool import plain_reads
 from tfbench.load.target import Target
 from tfbench.load.wire import Wire
 

@@ -1,18 +1,20 @@
 """From recorded reads to chunks and an outcome."""
 
 from array import array
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from tfbench.core.jsonio import sha256_hex
 from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
-from tfbench.load.call import FRAMED, Call, Ending
-from tfbench.load.spool import PlainRead, plain_reads, unframed
+from tfbench.load.call import FRAMED, INEXACT, Call, Ending
 from tfbench.load.stamps import to_stamp
 from tfbench.protocol import DIALECTS, SseEvent, SseParser, Usage, error_message, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
-_CODE = {kind: code for code, kind in enumerate(ChunkKind)}
+_KINDS = tuple(ChunkKind)
+_CODE = {kind: code for code, kind in enumerate(_KINDS)}
+_TEXT = bytes([_CODE[ChunkKind.TEXT]])
+_IS_EXACT = bytes(form != INEXACT for form in range(256))
+_SILENT = bytes(code for kind, code in _CODE.items() if kind not in OUTPUT_KINDS)
 _RAW_KEPT_BYTES = 1 << 20
 _SSE_START_BYTES = 6
 _PATTERNS = 4
@@ -43,15 +45,9 @@ class Decoded(NamedTuple):
     ended_with_last_read: bool
 
 
-def _simple(data: bytes) -> str:
-    """The text of a JSON string's inside that has no escapes; "" where it may have, or isn't one."""
-    if b'"' in data or b"\\" in data:
-        return ""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return ""
-    return text if text.isprintable() else ""
+def _unframed(chunk: bytes) -> bytes:
+    """What one HTTP chunk carries."""
+    return chunk[chunk.index(b"\n") + 1 : -2]
 
 
 class CallDecoder:
@@ -60,27 +56,37 @@ class CallDecoder:
     __slots__ = (
         "_body",
         "_call",
+        "_counts",
         "_decoder",
         "_dialect",
+        "_exact",
         "_finish_reason",
         "_foot",
         "_head",
         "_held",
+        "_kinds",
+        "_lower",
         "_patterns",
         "_raw",
-        "_rows",
         "_sse",
+        "_stamps",
         "_streamed",
         "_tail",
         "_texts",
         "_usage",
+        "_user",
     )
 
     def __init__(self, call: Call, dialect: str) -> None:
         self._call = call
         self._dialect = DIALECTS[dialect]
-        # One tuple a chunk: (kind, tokens, user ns, stamp, lower ns, exact); turned into columns at the end.
-        self._rows: list[tuple[ChunkKind, int | None, int, bytes, int, bool]] = []
+        # Columns of the chunks; `_counts` has the tokens of those that told them.
+        self._kinds = bytearray()
+        self._user = array("q")
+        self._stamps = bytearray()
+        self._lower = array("q")
+        self._exact = bytearray()
+        self._counts: dict[int, int] = {}
         self._texts: list[str] = []
         self._decoder = self._dialect.stream_decoder()
         self._sse = SseParser()
@@ -89,23 +95,64 @@ class CallDecoder:
         self._streamed: bool | None = None
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
-        self._held: list[PlainRead] = []
+        self._held: list[tuple[int, bytes, int, bool, bytes]] = []
         self._tail = b""
         # What stands before and after the text of an event like the last one; looked for a few times a call.
         self._head = self._foot = b""
         self._patterns = _PATTERNS
 
-    def feed(self, reads: Iterable[PlainRead]) -> None:
-        """Decode the next reads of the call."""
-        for read in reads:
-            if self._streamed:
-                self._read(*read)
-            elif self._streamed is False:
-                self._body.append(read[4])
+    def feed(self, user: list[int], stamps: list[bytes], lower: list[int], forms: list[int], data: list[bytes]) -> None:
+        """Decode the next reads of the call: the fields of `Read`, a list each."""
+        at = 0
+        while at < len(data):
+            texts = self._texts_alike(forms, data, at) if self._head and self._sse.between else []
+            if texts:
+                start, at = at, at + len(texts)
+                self._kinds += _TEXT * len(texts)
+                self._user.fromlist(user[start:at])
+                self._stamps += b"".join(stamps[start:at])
+                self._lower.fromlist(lower[start:at])
+                self._exact += bytes(forms[start:at]).translate(_IS_EXACT)
+                self._texts += texts
             else:
-                # Until it is known what this is; a read may hold a single byte.
-                self._held.append(read)
-                self._decide(last=False)
+                body = _unframed(data[at]) if forms[at] == FRAMED else data[at]
+                self._take(user[at], stamps[at], lower[at], forms[at] != INEXACT, body)
+                at += 1
+
+    def _texts_alike(self, forms: list[int], data: list[bytes], at: int) -> list[str]:
+        """The texts of the reads from `at` on that are nothing but an event like the last one.
+
+        Nearly every event is: its text then needs no parser, where it is a JSON string's inside without escapes.
+        """
+        texts: list[str] = []
+        head, foot = self._head, self._foot
+        head_size, foot_size = len(head), len(foot)
+        try:
+            for i in range(at, len(data)):
+                body = data[i]
+                if forms[i] == FRAMED:
+                    start, end = body.index(b"\n") + 1, len(body) - 2
+                else:
+                    start, end = 0, len(body)
+                if not body.startswith(head, start) or not body.endswith(foot, start, end):
+                    break
+                text = body[start + head_size : end - foot_size].decode()
+                if not text or not text.isprintable() or '"' in text or "\\" in text:
+                    break
+                texts.append(text)
+        except UnicodeDecodeError:
+            pass  # JSON readers differ on such a text: the parser shall say.
+        return texts
+
+    def _take(self, user: int, stamp: bytes, lower: int, exact: bool, data: bytes) -> None:
+        if self._streamed:
+            self._read(user, stamp, lower, exact, data)
+        elif self._streamed is False:
+            self._body.append(data)
+        else:
+            # Until it is known what this is; a read may hold a single byte.
+            self._held.append((user, stamp, lower, exact, data))
+            self._decide(last=False)
 
     def _decide(self, *, last: bool) -> None:
         start = b"".join(read[4] for read in self._held).lstrip(b" \r\n")
@@ -133,13 +180,6 @@ class CallDecoder:
         return start.startswith(_SSE_STARTS)
 
     def _read(self, user: int, stamp: bytes, lower: int, exact: bool, data: bytes) -> None:
-        if self._head and data.startswith(self._head) and data.endswith(self._foot):
-            # Nearly every event reads like the one before it but for its text, which then needs no parser.
-            text = _simple(data[len(self._head) : -len(self._foot)])
-            if text and self._sse.between:
-                self._rows.append((ChunkKind.TEXT, None, user, stamp, lower, exact))
-                self._texts.append(text)
-                return
         size = len(data)
         events = self._sse.feed(data)
         for event in events:
@@ -147,7 +187,9 @@ class CallDecoder:
             if chunk is None:
                 continue
             kind, text, tokens = chunk
-            self._rows.append((kind, tokens, user, stamp, lower, exact and event.end == size))
+            if tokens is not None:
+                self._counts[len(self._kinds)] = tokens
+            self._add(kind, user, stamp, lower, exact and event.end == size)
             if text:
                 self._texts.append(text)
                 if len(events) == 1 and self._patterns:
@@ -158,6 +200,13 @@ class CallDecoder:
             # A count says how much came since the one before, so from here on every event counts.
             self._head = b""
             self._patterns = 0
+
+    def _add(self, kind: ChunkKind, user: int, stamp: bytes, lower: int, exact: bool) -> None:
+        self._kinds.append(_CODE[kind])
+        self._user.append(user)
+        self._stamps += stamp
+        self._lower.append(lower)
+        self._exact.append(exact)
 
     def _learn(self, event: SseEvent, text: str, data: bytes) -> None:
         self._patterns -= 1
@@ -179,10 +228,10 @@ class CallDecoder:
         tail = bytes(self._sse.tail)
         if self._streamed and tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
-            before = len(self._rows)
+            before = len(self._kinds)
             self._read(call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, False, b"\n\n")
-            made = self._rows[before:]
-            if made and made[-1][0] is ChunkKind.ERROR:
+            made = self._kinds[before:]
+            if made and made[-1] == _CODE[ChunkKind.ERROR]:
                 self._keep(tail)
             tail = b"" if made or self._decoder.done else tail
         self._tail = tail
@@ -190,26 +239,31 @@ class CallDecoder:
         if self._streamed:
             self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
         usage = self._usage or Usage()
-        kinds, counts, user, stamps, lower, exact = zip(*self._rows, strict=True) if self._rows else ((),) * 6
-        tokens = resolve_tokens(kinds, counts, usage.output_tokens)
         output = "".join(self._texts)
-        has_output = not OUTPUT_KINDS.isdisjoint(kinds)
+        has_output = bool(self._kinds.translate(None, _SILENT))
         return Decoded(
             outcome=outcome.value,
             error=error[:300],
             finish_reason=self._finish_reason,
             usage=usage,
             output_sha256=sha256_hex(output.encode(errors="surrogatepass")) if has_output else None,
-            kinds=bytes(map(_CODE.__getitem__, kinds)),
-            user=array("q", user).tobytes(),
-            stamps=b"".join(stamps),
-            lower=array("q", lower).tobytes(),
-            exact=bytes(exact),
-            tokens=array("i", [-1 if n is None else n for n in tokens]).tobytes(),
+            kinds=bytes(self._kinds),
+            user=self._user.tobytes(),
+            stamps=bytes(self._stamps),
+            lower=self._lower.tobytes(),
+            exact=bytes(self._exact),
+            tokens=self._tokens(usage.output_tokens),
             output=output,
             raw=bytes(self._raw) if outcome is Outcome.STREAM_ERROR else b"",
             ended_with_last_read=outcome is Outcome.OK and self._finished_in_silence(),
         )
+
+    def _tokens(self, output_tokens: int | None) -> bytes:
+        kinds = [_KINDS[code] for code in self._kinds]
+        counts: list[int | None] = [None] * len(kinds)
+        for at, count in self._counts.items():
+            counts[at] = count
+        return array("i", [-1 if n is None else n for n in resolve_tokens(kinds, counts, output_tokens)]).tobytes()
 
     def _finished_in_silence(self) -> bool:
         """The answer had its finish_reason or end mark, and we only waited for a server that left the response open."""
@@ -259,7 +313,7 @@ class CallDecoder:
         if finished or decoder.done:
             return Outcome.OK, ""
         self._keep(self._tail)
-        if self._tail and not self._rows:
+        if self._tail and not self._kinds:
             # Called a stream, but something else: an error's JSON, a page.
             said = self._dialect.decode_body(self._tail).error
             if said is not None:
@@ -277,15 +331,22 @@ class CallDecoder:
             self._keep(body)
             return Outcome.STREAM_ERROR, result.error
         self._usage, self._finish_reason = result.usage, result.finish_reason
-        self._rows.append((result.kind, None, call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, True))
+        self._add(result.kind, call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, True)
         self._texts += [result.reasoning, result.text, result.tool]
         return Outcome.OK, ""
 
 
-def decode(call: Call, dialect: str, reads: Iterable[PlainRead] | None = None) -> Decoded:
-    """Decode a call that has ended, of which `reads` (default: those at hand) are all."""
+def decode(call: Call, dialect: str) -> Decoded:
+    """Decode a call that has ended and whose reads are all at hand."""
     decoder = CallDecoder(call, dialect)
-    decoder.feed(plain_reads(call.reads) if reads is None else reads)
+    reads = call.reads
+    decoder.feed(
+        [read[0] for read in reads],
+        [read[1] for read in reads],
+        [read[2] for read in reads],
+        [read[3] for read in reads],
+        [read[4] for read in reads],
+    )
     return decoder.finish()
 
 
@@ -304,7 +365,7 @@ class OutputCounter:
         reads = self._reads
         for at in range(self._done, len(reads)):
             _, _, _, form, data, _ = reads[at]
-            for event in self._sse.feed(unframed(data) if form == FRAMED else data):
+            for event in self._sse.feed(_unframed(data) if form == FRAMED else data):
                 chunk = self._decoder.feed(event)
                 self._count += chunk is not None and chunk.kind in OUTPUT_KINDS
         self._done = len(reads)

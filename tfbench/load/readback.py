@@ -8,9 +8,12 @@ from typing import Any
 
 from tfbench.core.clocks import Anchor
 from tfbench.load.call import Call, Ending
-from tfbench.load.decode import Decoded, decode
+from tfbench.load.decode import CallDecoder, Decoded
 from tfbench.load.feeders import Tick
-from tfbench.load.spool import PlainRead, RawRecord, SentRecord, read_spool, unpack_reads
+from tfbench.load.spool import RawRecord, SentRecord, read_spool, unpack_reads
+
+_FIELDS = 6
+"""Of a `Read`."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class WorkerReader:
     summary: dict[str, Any] | None = None
     _dialect: str = ""
     _keep_text: bool = False
-    _reads: defaultdict[int, list[PlainRead]] = field(default_factory=lambda: defaultdict(list))
+    _reads: defaultdict[int, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    """By attempt its reads, their fields in one row: a tuple each would keep the garbage collector busy."""
 
     def batches(self, calls: int = 10_000) -> Iterator[list[Ended]]:
         """Decoded calls, about `calls` at a time, in order of their ends."""
@@ -53,7 +57,9 @@ class WorkerReader:
                 if sent.sent_ns:
                     self.planned.pop(sent.attempt, None)
             elif kind == "reads":
-                unpack_reads(record, self._reads)
+                reads = self._reads
+                for read in unpack_reads(record):
+                    reads[read[-1]] += read
             elif kind == "raw":
                 raw = RawRecord(*record)
                 self.planned.pop(raw.attempt, None)
@@ -76,10 +82,13 @@ class WorkerReader:
             yield batch
 
     def _ended(self, sent: SentRecord, raw: RawRecord | None) -> Ended:
-        reads = self._reads.pop(sent.attempt, [])
-        if raw is not None and reads:
-            raw = raw._replace(last_ns=max(raw.last_ns, reads[-1][0]))
-        decoded = decode(_call_of(sent, raw, bool(reads)), self._dialect, reads)
+        fields = self._reads.pop(sent.attempt, [])
+        user, stamps, lower, forms, data, _ = (fields[at::_FIELDS] for at in range(_FIELDS))
+        if raw is not None and user:
+            raw = raw._replace(last_ns=max(raw.last_ns, user[-1]))
+        decoder = CallDecoder(_call_of(sent, raw, bool(user)), self._dialect)
+        decoder.feed(user, stamps, lower, forms, data)
+        decoded = decoder.finish()
         output = decoded.output if self._keep_text else None
         # The text isn't needed any more.
         return Ended(sent, raw, decoded._replace(output=""), None if raw is None else raw.prompt, output)

@@ -11,13 +11,12 @@ import marshal
 import os
 import struct
 from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfbench.core.errors import StorageError
-from tfbench.load.call import FRAMED, Read
+from tfbench.load.call import Read
 from tfbench.load.stamps import NO_STAMP
 
 _LENGTH = struct.Struct("<I")
@@ -48,8 +47,6 @@ class SentRecord(NamedTuple):
     prompt_sha256: str
 
 
-PlainRead = tuple[int, bytes, int, bool, bytes]
-"""A `Read` without HTTP framing; its form says only whether it is exact."""
 PackedReads = tuple[bytes, bytes, bytes, bytes, tuple[bytes, ...], bytes]
 
 
@@ -66,28 +63,11 @@ def pack_reads(reads: Iterable[Read]) -> PackedReads:
     )
 
 
-def unpack_reads(packed: PackedReads, by_attempt: defaultdict[int, list[PlainRead]]) -> None:
-    """Adds to each attempt's list what `pack_reads` was given of it."""
+def unpack_reads(packed: PackedReads) -> Iterator[Read]:
+    """What `pack_reads` was given."""
     user, stamps, lower, forms, data, attempts = packed
-    size = len(NO_STAMP)
-    each = [stamps[at : at + size] for at in range(0, len(stamps), size)]
-    bodies = [piece if form != FRAMED else unframed(piece) for form, piece in zip(forms, data, strict=True)]
-    plain = zip(_int64s(user), each, _int64s(lower), map(bool, forms), bodies, strict=True)
-    for attempt, read in zip(_int64s(attempts), plain, strict=True):
-        by_attempt[attempt].append(read)
-
-
-def unframed(chunk: bytes) -> bytes:
-    """What one HTTP chunk carries."""
-    return chunk[chunk.index(b"\n") + 1 : -2]
-
-
-def plain_reads(reads: Iterable[Read]) -> list[PlainRead]:
-    """Reads without HTTP framing."""
-    return [
-        (user, stamp, lower, bool(form), data if form != FRAMED else unframed(data))
-        for user, stamp, lower, form, data, _ in reads
-    ]
+    each = struct.unpack(f"{len(NO_STAMP)}s" * len(data), stamps)
+    return zip(_int64s(user), each, _int64s(lower), forms, data, _int64s(attempts), strict=True)
 
 
 def _int64s(data: bytes) -> "array[int]":

@@ -67,7 +67,7 @@ def resolve_tokens(
     resolved = list(tokens)
     if len(output) != output_tokens:
         return resolved
-    if any(kinds[i] not in VISIBLE_KINDS or tokens[i] not in (None, 1) for i in output):
+    if not VISIBLE_KINDS.issuperset([kinds[i] for i in output]) or not {tokens[i] for i in output} <= {None, 1}:
         return resolved
     for i in output:
         resolved[i] = 1

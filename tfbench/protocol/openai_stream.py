@@ -116,6 +116,9 @@ class StreamDecoder:
             return _COMMENT
         if name == b"error":
             return self._fail(describe_bytes(data) or "error event without a message")
+        if data == b"[DONE]":
+            self.done = True
+            return None
         try:
             body = orjson.loads(data)
         except orjson.JSONDecodeError:
