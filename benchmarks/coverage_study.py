@@ -35,6 +35,7 @@ PART = 125  # replications in one piece of work
 LEAST_COVERAGE, LEAST_PRINTED = 0.93, 0.95  # from MANY repeats on, at the planned n
 MANY = 5
 MORE = {"goodput": 4, "cost per token": 4, "p95 ratio": 2}  # times as many replications
+MORE_OF_ENGINE = 2  # its runs are recorded once
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ class Part:
 
 def parts(cell: Cell, replications: int, seed: int, ks: Sequence[int] = KS) -> Iterator[Part]:
     """A cell's work in pieces, each with its own random stream; what is quickly drawn is drawn more often."""
-    replications *= MORE.get(cell.figure, 1) * (2 if cell.system == ENGINE else 1)
+    replications *= MORE.get(cell.figure, 1) * (MORE_OF_ENGINE if cell.system == ENGINE else 1)
     name = zlib.crc32(f"{cell.system} {cell.figure} {cell.load} {cell.n}".encode())
     for i, first in enumerate(range(0, replications, PART)):
         yield Part(cell, tuple(ks), min(PART, replications - first), (seed, name, i))

@@ -1,13 +1,17 @@
 """A request being served, and how its tokens reach its socket.
 
 At a step's end one event is due on each of perhaps hundreds of sockets, and each is as late as the sends before it
-took. So all that can be is done before the end (`Job.next_event`), and only the sends are left for it (`send_events`).
+took. So all that can be is done before the end (`Job.next_event`), and only the sends are left for it (`Sender`).
 """
 
 import asyncio
 import os
+import sys
+import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 from tfbench.engine.frames import StreamFrames, encode_tokens
 from tfbench.engine.misbehave import Act, Kind
@@ -96,18 +100,121 @@ class Job:
 
 def send_events(events: list[Event]) -> None:
     """Send each event in this call, not some time later, and note when: its socket has taken everything before."""
-    write, clock = os.write, time.monotonic_ns
-    sent: list[int] = []
-    for job, _, data in events:
-        sent.append(clock())
+    burst = _Burst(events)
+    burst.write()
+    burst.settle()
+
+
+class Sender:
+    """Sends the events of a step's end, together with a second thread where this process may use a second core.
+
+    A send is some 10 µs in the kernel, without Python's lock. Both threads take events from the same queue: if the
+    other one gets no time, the calling thread sends them all.
+    """
+
+    def __init__(self) -> None:
+        self._bursts: SimpleQueue[_Burst | None] = SimpleQueue()
+        self._helper: threading.Thread | None = None
+        if _cores() > 1:
+            scheduling = _scheduling()
+            self._helper = threading.Thread(target=self._help, args=(scheduling,), name="tfbench-sender", daemon=True)
+            self._helper.start()
+
+    def send(self, events: list[Event], due_ns: int) -> int:
+        """Wait, busily, until `due_ns`, then send each event and note when; when that began. Not before `due_ns`."""
+        burst = _Burst(events, due_ns)
+        if self._helper is not None and len(events) >= _SHARED_FROM:
+            _wait_until(due_ns - _WAKE_NS)
+            self._bursts.put(burst)
+        began_ns = _wait_until(due_ns)
+        burst.write()
+        if -1 in burst.taken:
+            burst.over.acquire()
+        burst.settle()
+        return began_ns
+
+    def close(self) -> None:
+        """End the thread; what follows is sent without it."""
+        if self._helper is not None:
+            self._bursts.put(None)
+            self._helper.join()
+            self._helper = None
+
+    def _help(self, scheduling: "_Scheduling | None") -> None:
+        if scheduling is not None:
+            try:
+                os.sched_setscheduler(0, *scheduling)
+            except OSError:
+                self._helper = None  # it would be held up, and with it what it took
+                return
+        while (burst := self._bursts.get()) is not None:
+            _wait_until(burst.due_ns)
+            burst.write()
+            burst.over.release()
+
+
+_SHARED_FROM = 48
+"""Events that a second thread is woken for: fewer are out within half a millisecond, and others may need that core."""
+_WAKE_NS = 50_000
+"""What waking it takes."""
+_Scheduling = tuple[int, "os.sched_param"]
+
+
+class _Burst:
+    """Events on their way, of which `todo` are left. Whoever helps releases `over` when there are none.
+
+    sent_ns  when each was sent, right before the call
+    taken    how many bytes its socket took; -1 until it is known
+    """
+
+    __slots__ = ("_events", "due_ns", "over", "sent_ns", "taken", "todo")
+
+    def __init__(self, events: list[Event], due_ns: int = 0) -> None:
+        self._events = events
+        self.due_ns = due_ns
+        self.todo = deque([(place, job.fd, data) for place, (job, _, data) in enumerate(events)])
+        self.sent_ns = [0] * len(events)
+        self.taken = [-1] * len(events)
+        self.over = threading.Lock()
+        self.over.acquire()
+
+    def write(self) -> None:
+        """Send what is left. As little as can be is done in Python here, where two threads contend."""
+        take, clock, write, sent_ns, taken = self.todo.popleft, time.monotonic_ns, os.write, self.sent_ns, self.taken
         try:
-            taken = write(job.fd, data)
-        except OSError:
-            taken = 0  # full, or lost: the transport waits for it, or meets the error again and ends the connection
-        if taken != len(data) and job.transport is not None:
-            job.transport.write(data[taken:])
-    for (job, stop, _), sent_ns in zip(events, sent, strict=True):
-        job.record.add_chunk(sent_ns, job.due_ns, stop - job.written)
-        job.written = stop
-        if stop == job.limit:
-            job.wake.set()
+            while True:
+                place, fd, data = take()
+                sent_ns[place] = clock()
+                try:
+                    taken[place] = write(fd, data)
+                except OSError:
+                    taken[place] = 0
+        except IndexError:
+            return
+
+    def settle(self) -> None:
+        """Note in each job what became of its event, which all were sent."""
+        for (job, stop, data), at_ns, size in zip(self._events, self.sent_ns, self.taken, strict=True):
+            if size != len(data) and job.transport is not None:
+                job.transport.write(data[size:])  # it waits for the socket, or meets the error and ends the connection
+            job.record.add_chunk(at_ns, job.due_ns, stop - job.written)
+            job.written = stop
+            if stop == job.limit:
+                job.wake.set()
+
+
+def _wait_until(at_ns: int) -> int:
+    """Keep the processor busy until then; the time that it is."""
+    while (now := time.monotonic_ns()) < at_ns:
+        pass
+    return now
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _scheduling() -> _Scheduling | None:
+    """This thread's precedence; on Linux others don't share it by themselves."""
+    return (os.sched_getscheduler(0), os.sched_getparam(0)) if sys.platform == "linux" else None

@@ -1,0 +1,114 @@
+"""Sending a step's events: all of them, once, not before they are due, by however many threads."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import cast
+
+import pytest
+
+from tfbench.engine import delivery
+from tfbench.engine.api import Submission
+from tfbench.engine.delivery import Event, Job, Sender, send_events
+from tfbench.engine.records import Record
+from tfbench.engine.scheduler import Sequence
+from tfbench.engine.tokens import token_source
+
+MANY = 120
+TOKENS = 3
+
+
+class Rest:
+    """A transport that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+def job(fd: int, due_ns: int) -> Job:
+    seq = Sequence(0, 1, TOKENS, 0)
+    submission = Submission(True, "m", token_source(b""), 1, TOKENS, "length", True, False, False)
+    transport = cast(asyncio.WriteTransport, Rest())
+    return Job(Record("r", "c", submission, 200, 0, seq), seq, transport=transport, fd=fd, produced=1, due_ns=due_ns)
+
+
+@contextmanager
+def pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+    with ExitStack() as stack:
+        made = [socket.socketpair() for _ in range(count)]
+        for one in (end for pair in made for end in pair):
+            stack.enter_context(one).setblocking(False)
+        yield made
+
+
+@pytest.fixture(params=[1, 2])
+def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sender]:
+    """On one core and on two."""
+    monkeypatch.setattr(delivery, "_cores", lambda: request.param)
+    with closing(Sender()) as made:
+        yield made
+
+
+@pytest.mark.parametrize("count", [0, 1, MANY])
+def test_each_event_is_sent_once_and_not_before_it_is_due(sender: Sender, count: int) -> None:
+    with pairs(count) as sockets:
+        for stop in range(1, TOKENS + 1):
+            due_ns = time.monotonic_ns() + 2_000_000
+            jobs = [job(near.fileno(), due_ns) for near, _ in sockets]
+            events: list[Event] = [(one, stop, b"event %d" % place) for place, one in enumerate(jobs)]
+            began_ns = sender.send(events, due_ns)
+            assert began_ns >= due_ns
+            for place, (one, (_, far)) in enumerate(zip(jobs, sockets, strict=True)):
+                assert far.recv(100) == b"event %d" % place
+                assert (list(one.record.due_ns), list(one.record.tokens)) == ([due_ns], [stop])
+                assert due_ns <= one.record.sent_ns[0] <= time.monotonic_ns()
+                assert one.written == stop
+                assert one.wake.is_set() == (stop == TOKENS)
+                assert cast(Rest, one.transport).data == b""
+
+
+def test_what_a_socket_did_not_take_is_left_to_its_transport(sender: Sender) -> None:
+    event = bytes(range(256)) * 4096
+    with pairs(MANY) as sockets:
+        lost = {3, MANY - 4}
+        jobs = [job(-1 if place in lost else near.fileno(), 0) for place, (near, _) in enumerate(sockets)]
+        sender.send([(one, 1, event) for one in jobs], 0)
+        for place, (one, (_, far)) in enumerate(zip(jobs, sockets, strict=True)):
+            taken = b"" if place in lost else far.recv(len(event))
+            assert (taken != b"") == (place not in lost)
+            assert taken + cast(Rest, one.transport).data == event
+            assert len(one.record.sent_ns) == 1
+
+
+def test_a_closed_sender_sends_alone(sender: Sender) -> None:
+    sender.close()
+    with pairs(MANY) as sockets:
+        jobs = [job(near.fileno(), 0) for near, _ in sockets]
+        sender.send([(one, 1, b"late") for one in jobs], 0)
+        assert [far.recv(100) for _, far in sockets] == [b"late"] * MANY
+
+
+def test_an_event_can_be_sent_apart() -> None:
+    with pairs(1) as ((near, far),):
+        one = job(near.fileno(), 7)
+        send_events([(one, 2, b"two tokens")])
+        assert far.recv(100) == b"two tokens"
+        assert (list(one.record.due_ns), list(one.record.tokens)) == ([7], [2])
+
+
+def test_events_that_threads_share_keep_their_own_stamps() -> None:
+    with pairs(4) as sockets:
+        jobs = [job(near.fileno(), 0) for near, _ in sockets]
+        burst = delivery._Burst([(one, 1, b"x" * (place + 1)) for place, one in enumerate(jobs)])
+        burst.todo.rotate(2)
+        burst.write()
+        burst.settle()
+        stamps = [one.record.sent_ns[0] for one in jobs]
+        assert stamps[2:] + stamps[:2] == sorted(stamps)
+        assert [far.recv(9) for _, far in sockets] == [b"x", b"xx", b"xxx", b"xxxx"]
+        assert all(cast(Rest, one.transport).data == b"" for one in jobs)
