@@ -28,8 +28,6 @@ def compare(
 
     from tfbench.core.errors import UsageError
     from tfbench.core.jsonio import finite
-    from tfbench.report.effects import comparison_page
-    from tfbench.report.page import write_page
     from tfbench.report.side_by_side import print_comparison
     from tfbench.verdict.allowing import check_allowed
     from tfbench.verdict.arms import likeness, match_runs, refusal
@@ -49,6 +47,9 @@ def compare(
         cells = build_cells(base, candidate, matches, COMPARED, buckets=BUCKETS)
         found = compare_arms(base[1], candidate[1], alike, matches, cells)
     if html is not None:
+        from tfbench.report.effects import comparison_page
+        from tfbench.report.page import write_page
+
         write_page(comparison_page(found), html)
         typer.echo(f"wrote {html}", err=True)
     if json:

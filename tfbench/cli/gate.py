@@ -71,9 +71,7 @@ def gate(
     if candidate is None:
         raise UsageError("gate: missing CANDIDATE; only --plan can do without")
 
-    from tfbench.report.effects import gate_page
     from tfbench.report.gate_files import append_summary, verdict_document, write_gate
-    from tfbench.report.page import write_page
     from tfbench.report.side_by_side import print_gate
 
     if run:
@@ -83,6 +81,9 @@ def gate(
     if out is not None:
         write_gate(result, out)
     if html is not None:
+        from tfbench.report.effects import gate_page
+        from tfbench.report.page import write_page
+
         write_page(gate_page(result), html)
         typer.echo(f"wrote {html}", err=True)
     if step := os.environ.get("GITHUB_STEP_SUMMARY"):

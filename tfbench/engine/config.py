@@ -84,7 +84,8 @@ class EngineConfig:
     step_time           how long a step takes, or
     hardware            what it runs on, whence its time follows
     misbehave           which share of the requests goes wrong, and how
-    spin_us             busy wait before each step's end, for exact step times at the price of CPU time
+    spin_us             least busy wait before each step's end, for exact step times at the price of CPU time; where
+                        wake-ups come late the engine wakes earlier, by up to 1 ms or a fifth of the step
     ingress_us, egress_us  what lies between client and scheduler in a simulated study: from a request's due time to its
                         arrival in the queue, and from a step's end to its tokens at the client
     ingress_gap_us      requests that come together arrive one after another, so far apart. The defaults of these three
