@@ -3,13 +3,12 @@
     python benchmarks/engine_pace.py --rate 190 --tokens 64 --step-ms 10 --seconds 4 --runs 3
 
 190 req/s × 64 tokens are 12,160 chunks a second, in steps of 10 ms some 120 at once. The client is another process: a
-bare epoll loop over raw sockets that throws away what it reads. Times are the server's own: `chunk_late_ms` is each
-chunk's send after the moment the step-time model had its token ready, `gap_error_ms` how far the gaps between a
-stream's chunks are from the model's, `step_late_ms` how late the first send of a step was. `cpu_share` is the server's
-CPU time over the load's. Give it a quiet machine with a core for each process.
+bare epoll loop over raw sockets that throws away what it reads. Times are the server's own: `chunk_late_ms` is how far
+each chunk's send was from the moment the step-time model had its token ready, `gap_error_ms` how far the gaps between a
+stream's chunks are from the model's. `cpu_share` is the server's CPU time over the load's. Give it a quiet machine with
+a core for each process; `--one-core` keeps the server to one.
 
-Exit code 1 when in none of the runs, since what else the machine does can only add to them, lateness and gap errors
-were at most 1 ms at p99 on at most one core.
+Exit code 1 when in most of the runs lateness or gap errors were over 1 ms at p99, or more than one core was used.
 """
 
 import argparse
@@ -128,7 +127,11 @@ def overruns(engine: RunningEngine) -> float:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """One load on a fresh engine."""
     config = EngineConfig(step_time=StepTime(options.step_ms, 0.0, 0.0), max_num_seqs=1024, spin_us=options.spin_us)
+    cores = os.sched_getaffinity(0)
+    if options.one_core:
+        os.sched_setaffinity(0, {min(cores)})  # the server inherits it
     with start_engine(config) as engine:
+        os.sched_setaffinity(0, cores)
         client = Client(engine.url)
         client.offer(options.rate, 1.0, options.tokens, options.words)  # connections are made and code is warm
         warm = httpx.get(f"{engine.root_url}/tfbench/requests", timeout=60).json()["requests"]
@@ -141,28 +144,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         client.close()
     streams = list(text_times(answer["requests"]))
     sent, due = (np.concatenate(column) for column in zip(*streams, strict=True))
-    first_of_step = _first_sends(sent, due)
     gaps = np.concatenate([np.abs(np.diff(s) - np.diff(d)) for s, d in streams])
     return {
         "rate": options.rate,
         "tokens": options.tokens,
         "step_ms": options.step_ms,
+        "one_core": options.one_core,
         "chunks": len(sent),
         "chunks_per_s": round(len(sent) / options.seconds),
         "chunks_per_step": round(len(sent) / len(np.unique(due)), 1),
         "chunk_late_ms": spread_ms(np.abs(sent - due)),
         "gap_error_ms": spread_ms(gaps),
-        "step_late_ms": spread_ms(first_of_step),
         "step_overruns": int(reset),
         "cpu_share": round(share, 3),
     }
-
-
-def _first_sends(sent: Any, due: Any) -> Any:
-    """For each step, its first send after its end."""
-    order = np.lexsort((sent, due))
-    _, starts = np.unique(due[order], return_index=True)
-    return (sent - due)[order][starts]
 
 
 def missed(run: dict[str, Any]) -> list[str]:
@@ -181,19 +176,19 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=64, help="prompt length")
     parser.add_argument("--step-ms", type=float, default=10)
     parser.add_argument("--spin-us", type=float, default=EngineConfig().spin_us)
+    parser.add_argument("--one-core", action="store_true", help="keep the server to one core")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    misses: list[list[str]] = []
+    misses: list[str] = []
     for _ in range(options.runs):
         run = measure(options)
         print(json.dumps(run), flush=True)
-        misses.append(missed(run))
-    if all(misses):
+        if found := missed(run):
+            misses.append(", ".join(found))
+    if 2 * len(misses) > options.runs:
         limits = f"at most {LIMIT_MS:g} ms and {LIMIT_CORES:g} core are allowed"
-        sys.exit(
-            f"engine_pace: none of {options.runs} runs kept the pace; in the last one {', '.join(misses[-1])}; {limits}"
-        )
+        sys.exit(f"engine_pace: {len(misses)} of {options.runs} runs missed; in the last one {misses[-1]}; {limits}")
 
 
 if __name__ == "__main__":

@@ -77,8 +77,10 @@ def test_skipping_steps_gives_what_stepping_gives(data: st.DataObject) -> None:
     for seq, times in zip(skipped.sequences, plain.token_ns, strict=True):
         if seq is not None:
             assert engine.token_times(seq).tolist() == times
+    # Steps that take no time at all come after what is handed in, and asked, at their instant.
+    late = 1 if config.step_time == StepTime(0.0, 0.0, 0.0) else 0
     for number, at, told in seen:
-        assert told == max((t for t in plain.token_ns[number] if t <= at), default=None)
+        assert told == max((t for t in plain.token_ns[number] if t <= at - late), default=None)
     kv = engine.scheduler.kv
     if kv is not None:
         assert kv.used == 0 and engine.scheduler.running == engine.scheduler.waiting == 0

@@ -146,7 +146,7 @@ def test_the_profile_is_kept_with_the_run(store: Warehouse) -> None:
     observed = json.loads(text)
     assert observed["profile"] == "reference"
     assert observed["engine"]["step_time"]["base_ms"] == 4.0
-    assert (observed["engine"]["ingress_us"], observed["engine"]["egress_us"]) == (950.0, 150.0)
+    assert (observed["engine"]["ingress_us"], observed["engine"]["egress_us"]) == (750.0, 60.0)
     assert observed["stamps"] == "simulated" and observed["schedule_count"] > 10
 
 

@@ -111,9 +111,9 @@ class EngineConfig:
     hardware: Hardware | None = None
     misbehave: Misbehaviour = field(default_factory=Misbehaviour)
     spin_us: float = 100.0
-    ingress_us: float = 950.0
+    ingress_us: float = 750.0
     ingress_gap_us: float = 200.0
-    egress_us: float = 150.0
+    egress_us: float = 60.0
     keep_requests: int = 100_000
     keep_chunks: int = 10_000_000
 

@@ -1,7 +1,7 @@
 """A request being served, and how its tokens reach its socket.
 
-At a step's end one event is due on each of perhaps hundreds of sockets, and each is as late as the sends before it
-took. So all that can be is done before the end (`Job.next_event`), and only the sends are left for it (`Sender`).
+At a step's end one event is due on each of perhaps hundreds of sockets, and each has to wait for the sends before it.
+So all that can be is done before the end (`Job.next_event`), and the sends that are left are centred on it (`Sender`).
 """
 
 import asyncio
@@ -109,29 +109,54 @@ class Sender:
     """Sends the events of a step's end, together with a second thread where this process may use a second core.
 
     A send is some 10 µs in the kernel, without Python's lock. Both threads take events from the same queue: if the
-    other one gets no time, the calling thread sends them all.
+    other one gets no time, the calling thread sends them all. Sends begin half of what they will take before they are
+    due (`lead_ns`), at most `_MOST_LEAD_NS`: no event is late by more than half the burst. What ends a stream comes
+    last and never early: its client may ask again at once, and is not to be there before the step's end.
     """
 
     def __init__(self) -> None:
         self._bursts: SimpleQueue[_Burst | None] = SimpleQueue()
         self._helper: threading.Thread | None = None
+        self._each_ns = {False: _EACH_NS, True: _EACH_NS / 2}  # what one event takes, by whether two threads send
         if _cores() > 1:
             scheduling = _scheduling()
             self._helper = threading.Thread(target=self._help, args=(scheduling,), name="tfbench-sender", daemon=True)
             self._helper.start()
 
-    def send(self, events: list[Event], due_ns: int) -> int:
-        """Wait, busily, until `due_ns`, then send each event and note when; when that began. Not before `due_ns`."""
-        burst = _Burst(events, due_ns)
-        if self._helper is not None and len(events) >= _SHARED_FROM:
-            _wait_until(due_ns - _WAKE_NS)
+    def lead_ns(self, events: int, last: int = 0) -> int:
+        """How long before they are due the sends of so many events begin, of which `last` end their streams."""
+        each_ns = self._each_ns[self._is_shared(events)]
+        return round(max(0.0, min(each_ns * (events - 1) / 2, each_ns * (events - last), _MOST_LEAD_NS)))
+
+    def send(self, events: list[Event], due_ns: int) -> tuple[int, int]:
+        """Wait, busily, until the sends are to begin, then send each event and note when.
+
+        Returns when they were to begin and when they began. Without events that is `due_ns`.
+        """
+        ordered = sorted(events, key=_ends)
+        last = sum(map(_ends, events))
+        begin_ns = due_ns - self.lead_ns(len(events), last)
+        burst = _Burst(ordered, begin_ns, len(events) - last, due_ns)
+        shared = self._is_shared(len(events))
+        if shared:
+            _wait_until(begin_ns - _WAKE_NS)
             self._bursts.put(burst)
-        began_ns = _wait_until(due_ns)
+        began_ns = _wait_until(begin_ns)
         burst.write()
         if -1 in burst.taken:
             burst.over.acquire()
+        self._learn(burst, began_ns, shared=shared)
         burst.settle()
-        return began_ns
+        return begin_ns, began_ns
+
+    def _is_shared(self, events: int) -> bool:
+        return self._helper is not None and events >= _SHARED_FROM
+
+    def _learn(self, burst: "_Burst", began_ns: int, *, shared: bool) -> None:
+        early = burst.sent_ns[: burst.held_from]
+        if len(early) >= _TELLING:
+            took_ns = (max(early) - began_ns) / (len(early) - 1)
+            self._each_ns[shared] += _LEARNING * (min(took_ns, _MOST_EACH_NS) - self._each_ns[shared])
 
     def close(self) -> None:
         """End the thread; what follows is sent without it."""
@@ -148,7 +173,7 @@ class Sender:
                 self._helper = None  # it would be held up, and with it what it took
                 return
         while (burst := self._bursts.get()) is not None:
-            _wait_until(burst.due_ns)
+            _wait_until(burst.begin_ns)
             burst.write()
             burst.over.release()
 
@@ -157,21 +182,35 @@ _SHARED_FROM = 48
 """Events that a second thread is woken for: fewer are out within half a millisecond, and others may need that core."""
 _WAKE_NS = 50_000
 """What waking it takes."""
+_EACH_NS = 10_000.0
+"""What sending an event takes, at first; then it is measured, on bursts of so many:"""
+_TELLING = 8
+_MOST_EACH_NS = 40_000.0
+_LEARNING = 0.1
+_MOST_LEAD_NS = 800_000.0
 _Scheduling = tuple[int, "os.sched_param"]
+
+
+def _ends(event: Event) -> bool:
+    """Whether an event is the last of its stream, or the last before something else happens to it."""
+    job, stop, _ = event
+    return stop == job.limit
 
 
 class _Burst:
     """Events on their way, of which `todo` are left. Whoever helps releases `over` when there are none.
 
-    sent_ns  when each was sent, right before the call
-    taken    how many bytes its socket took; -1 until it is known
+    begin_ns   when the first is to be sent
+    held_from  the place from which on they aren't sent before `due_ns`
+    sent_ns    when each was sent, right before the call
+    taken      how many bytes its socket took; -1 until it is known
     """
 
-    __slots__ = ("_events", "due_ns", "over", "sent_ns", "taken", "todo")
+    __slots__ = ("_events", "begin_ns", "due_ns", "held_from", "over", "sent_ns", "taken", "todo")
 
-    def __init__(self, events: list[Event], due_ns: int = 0) -> None:
+    def __init__(self, events: list[Event], begin_ns: int = 0, held_from: int = 0, due_ns: int = 0) -> None:
         self._events = events
-        self.due_ns = due_ns
+        self.begin_ns, self.held_from, self.due_ns = begin_ns, held_from, due_ns
         self.todo = deque([(place, job.fd, data) for place, (job, _, data) in enumerate(events)])
         self.sent_ns = [0] * len(events)
         self.taken = [-1] * len(events)
@@ -181,10 +220,11 @@ class _Burst:
     def write(self) -> None:
         """Send what is left. As little as can be is done in Python here, where two threads contend."""
         take, clock, write, sent_ns, taken = self.todo.popleft, time.monotonic_ns, os.write, self.sent_ns, self.taken
+        held_from, due_ns = self.held_from, self.due_ns
         try:
             while True:
                 place, fd, data = take()
-                sent_ns[place] = clock()
+                sent_ns[place] = clock() if place < held_from else _wait_until(due_ns)
                 try:
                     taken[place] = write(fd, data)
                 except OSError:

@@ -150,7 +150,7 @@ class Runtime:
         self._deadline_ns = step.start_ns + lasts_ns
         margin_ns = max(min(self._margin_ns, _MOST_MARGIN_SHARE * lasts_ns), self._spin_ns)
         tokens = step.work.decode_seqs + step.work.prefill_seqs
-        self._timer.arm(self._deadline_ns - round(margin_ns + self._prepare_ns * tokens))
+        self._timer.arm(self._deadline_ns - self._sender.lead_ns(tokens) - round(margin_ns + self._prepare_ns * tokens))
 
     def _end_step(self) -> None:
         """Woken shortly before the step's end: make everything ready, wait for it, send.
@@ -161,14 +161,17 @@ class Runtime:
         if step is None:
             return
         self._step = None
-        gc.disable()  # else it picks its moment by what is allocated here, and takes milliseconds
         woken_ns = time.monotonic_ns()
-        result = self.scheduler.finish_step(step, deadline_ns)
-        events = self._events(result.emitted, deadline_ns)
-        self._learn(woken_ns, deadline_ns, len(result.emitted))
-        began_ns = self._sender.send(events, deadline_ns)
-        gc.enable()
-        metrics.step_lateness.observe((began_ns - deadline_ns) / 1e9)
+        gc.disable()  # else it picks its moment by what is allocated here, and takes milliseconds
+        try:
+            result = self.scheduler.finish_step(step, deadline_ns)
+            events = self._events(result.emitted, deadline_ns)
+            ready_ns = time.monotonic_ns()
+            begin_ns, began_ns = self._sender.send(events, deadline_ns)
+        finally:
+            gc.enable()
+        self._learn(ready_ns - woken_ns, len(result.emitted), late=ready_ns > begin_ns)
+        metrics.step_lateness.observe((began_ns - begin_ns) / 1e9)
         self._observe(step, result, deadline_ns)
         lag_ns = time.monotonic_ns() - deadline_ns
         if lag_ns > MAX_LAG_NS:
@@ -176,13 +179,12 @@ class Runtime:
             deadline_ns += lag_ns
         self._start_step(deadline_ns)
 
-    def _learn(self, woken_ns: int, deadline_ns: int, tokens: int) -> None:
-        """How early to wake for the next step's end, of one that is ready now."""
-        ready_ns = time.monotonic_ns()
-        took_ns = (ready_ns - woken_ns) / max(tokens, 1)
-        self._prepare_ns += _LEARNING * (min(took_ns, _MOST_PREPARE_NS) - self._prepare_ns)
-        margin_ns = self._margin_ns + (_EARLIER_NS if ready_ns > deadline_ns else -_LATER_NS)
-        self._margin_ns = min(max(margin_ns, self._spin_ns), _MOST_MARGIN_NS)
+    def _learn(self, took_ns: int, tokens: int, *, late: bool) -> None:
+        """How early to wake for the next step's end, of one whose events took so long to make ready."""
+        self._prepare_ns += _LEARNING * (min(took_ns / max(tokens, 1), _MOST_PREPARE_NS) - self._prepare_ns)
+        self._margin_ns = min(
+            max(self._margin_ns + (_EARLIER_NS if late else -_LATER_NS), self._spin_ns), _MOST_MARGIN_NS
+        )
 
     def _events(self, emitted: tuple[Sequence, ...], deadline_ns: int) -> list[Event]:
         """Take up a token for each of `emitted`; what can be sent of them at once."""

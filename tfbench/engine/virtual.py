@@ -6,8 +6,8 @@
 
 Times are int64 ns on the caller's scale and never go back: each call's time is at least the last one's. What happens
 at one instant goes in this order: steps end, then the caller's submissions and cancellations of that instant, then the
-next step is planned. So hand in everything due at t after `run_until(t)` and before asking `next_event_ns()`, which
-plans. `serve` does all of it for arrays of requests.
+next step is planned, even one that takes no time. So hand in everything due at t after `run_until(t)` and before asking
+`next_event_ns()`, which plans. `serve` does all of it for arrays of requests.
 
 Steps that are alike are computed together, as one array of their ends, up to the next that differs; the times are
 those of stepping one by one, to the nanosecond.
