@@ -86,8 +86,7 @@ def measure(part: Part, asked: Case, only: Sequence[str] = ()) -> Tallies:
     """Draws the replications and counts; runs of a smaller K are the first of the same draw. `only`: these methods."""
     rng = np.random.default_rng(part.seed)
     tallies: Tallies = {}
-    for _ in range(part.replications):
-        runs = asked.draw(rng, max(part.ks))
+    for runs in asked.draws(rng, max(part.ks), part.replications):
         for k in part.ks:
             for name, method in asked.methods(k).items():
                 if not only or name in only:

@@ -108,9 +108,12 @@ def verdict(policy: Policy, found: Sequence[Cell], pairs: int) -> str:
 
 
 def make_plan(seed: int, pairs: int = PILOT_PAIRS, n: int = PILOT_ATTEMPTS) -> tuple[GatePlan, int]:
-    """The plan from a pilot of equal arms, and the attempts a run: the pilot's, or what settles every row."""
-    plan = plan_gate(POLICY, cells([seed, 0], pairs, n), paired=True)
-    return plan, max(n, *(row.attempts_needed or 0 for row in plan.rows))
+    """The plan from a pilot of equal arms, made longer for as long as the plan says so, and its attempts a run."""
+    while True:
+        plan = plan_gate(POLICY, cells([seed, 0], pairs, n), paired=True)
+        if plan.length_factor is None:
+            return plan, n
+        n = math.ceil(n * plan.length_factor)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Single-server queues whose truth is exact: where intervals can be held against it. Mean service time 1."""
+"""Queues whose truth is exact: where intervals can be held against it. Mean service time 1."""
 
 import math
 from dataclasses import dataclass
@@ -144,3 +144,58 @@ def product_tail_quantile(p: float, load: float, service: Service = EXPONENTIAL)
         return sum(2.0 * a * math.sqrt(y / b) * float(k1(2.0 * math.sqrt(b * y))) for a, b in terms)
 
     return float(brentq(lambda y: tail(y) - (1.0 - p), 1e-9, 1e4, xtol=1e-12))
+
+
+def number_shares(servers: int, load: float) -> FloatArray:
+    """P(N = k) of M/M/c in steady state, float64 [most + 1]; beyond `most` lies less than 1e-15."""
+    work = servers * load
+    most = servers + math.ceil(-35.0 / math.log(load))
+    steps = np.log(work) - np.log(np.minimum(np.arange(1, most + 1), servers))
+    logs = np.concatenate(([0.0], np.cumsum(steps)))
+    shares = np.exp(logs - logs.max())
+    return np.asarray(shares / shares.sum())
+
+
+def many_servers(rng: np.random.Generator, runs: int, n: int, servers: int, load: float) -> FloatArray:
+    """Response times [runs, n] of M/M/c from steady state on.
+
+    First come, first served: an arrival takes the server that is free first (Kiefer and Wolfowitz 1955).
+    """
+    free = _found_by_the_first(rng, runs, servers, load)
+    found = np.empty((n, runs))
+    now, every = np.zeros(runs), np.arange(runs)
+    for response in found:
+        now += rng.standard_exponential(runs) / (servers * load)
+        first = free.argmin(axis=1)
+        end = np.maximum(free[every, first], now) + rng.standard_exponential(runs)
+        free[every, first] = end
+        np.subtract(end, now, out=response)
+    return np.ascontiguousarray(found.T)
+
+
+def _found_by_the_first(rng: np.random.Generator, runs: int, servers: int, load: float) -> FloatArray:
+    """When each server is free of what is there in steady state at time 0, float64 [runs, servers]."""
+    shares = number_shares(servers, load)
+    there = rng.choice(len(shares), runs, p=shares)
+    busy = np.minimum(there, servers)
+    free = np.zeros((runs, servers))
+    free[np.arange(servers) < busy[:, None]] = rng.standard_exponential(int(busy.sum()))
+    for place in range(int((there - busy).max(initial=0))):
+        (waiting,) = np.nonzero(there - busy > place)
+        free[waiting, free[waiting].argmin(axis=1)] += rng.standard_exponential(len(waiting))
+    return free
+
+
+@cache
+def many_servers_limit(share: float, servers: int, load: float) -> float:
+    """The response time that `share` of the attempts of M/M/c stay within: wait and service are independent."""
+    from scipy.optimize import brentq
+
+    waits = float(number_shares(servers, load)[servers:].sum())
+    rate = servers * (1.0 - load)  # of the wait, where there is one
+
+    def tail(x: float) -> float:
+        both = (rate * math.exp(-x) - math.exp(-rate * x)) / (rate - 1.0) if rate != 1.0 else math.exp(-x) * (1.0 + x)
+        return (1.0 - waits) * math.exp(-x) + waits * both
+
+    return float(brentq(lambda x: tail(x) - (1.0 - share), 0.0, 1e4, xtol=1e-12))

@@ -40,6 +40,11 @@ def test_a_port_that_is_none(port: int) -> None:
         serve(port=port)
 
 
+def test_a_host_without_a_name() -> None:
+    with pytest.raises(UsageError, match="engine host: expected an address"):
+        serve(port=0, host="")
+
+
 def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

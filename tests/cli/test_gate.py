@@ -349,6 +349,14 @@ def test_what_out_and_the_step_summary_hold(folder: Path, tmp_path: Path) -> Non
     assert entries["1 − good_fraction at load 5"]["value"] > 0 and entries["ttft_p50_ms at load 5"]["unit"] == "ms"
 
 
+def test_a_file_that_cannot_be_written_does_not_hide_the_verdict(folder: Path) -> None:
+    taken = folder / "policy.toml"
+    where = [*("--out", str(taken / "out")), *("--warehouse", str(folder / "w.duckdb"))]
+    done = CliRunner().invoke(app, ["gate", "base", "slow", "--policy", str(taken), *where])
+    assert done.stdout.startswith("FAIL")
+    assert isinstance(done.exception, TfbenchError) and "name another with --out" in str(done.exception)
+
+
 def test_a_plan_tells_repeats_and_attempts(folder: Path) -> None:
     policy = ["--policy", str(folder / "policy.toml"), "--plan", "--json"]
     code, out = tfbench(folder, "gate", "base", "same", *policy)

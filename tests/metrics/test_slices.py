@@ -60,11 +60,26 @@ def test_a_bucket_has_its_own_attempts_failed_ones_among_them(con: duckdb.DuckDB
 
 
 def test_short_runs_are_told_with_what_it_takes(con: duckdb.DuckDBPyConnection, study: str) -> None:
-    found = bucket_samples(con, study, ["run-0", "run-1"], ["ttft_p50_ms", "ttft_p99_ms", "ok_fraction"])
+    names = ["ttft_p50_ms", "ttft_p99_ms", "ok_fraction", "good_fraction", "goodput_requests_per_s"]
+    found = bucket_samples(con, study, ["run-0", "run-1"], names)
 
-    def length(name: str):  # type: ignore[no-untyped-def]
-        return length_of(FIGURES[name], list(found[None, name].values()))
+    def length(name: str, resolved: float = 0.0):  # type: ignore[no-untyped-def]
+        return length_of(FIGURES[name], list(found[None, name].values()), resolved=resolved)
 
     assert length("ttft_p50_ms").reason is None and length("ttft_p50_ms").n == 104
     assert "not settled" in length("ttft_p99_ms").reason and length("ttft_p99_ms").needed >= 1000
-    assert length("ok_fraction") is None
+    # 4 of 104 fail, in one stretch: the plan is that of a fraction so near 1, or of one no nearer than asked.
+    assert length("ok_fraction").n == 104 and length("ok_fraction").needed > 100
+    assert length("ok_fraction").needed > length("ok_fraction", 0.2).needed >= 50
+    # Rates count attempts: as many as tell how being good is correlated.
+    assert length("goodput_requests_per_s").n == 104
+    assert length("goodput_requests_per_s").needed == length("good_fraction", 0.5).needed
+    assert length_of(FIGURES["ok_fraction"], []) is None
+
+
+def test_what_was_always_so_needs_fifty_attempts(add_run: AddRun, con: duckdb.DuckDBPyConnection) -> None:
+    add_run([answer(i, i * 8, ttft=20) for i in range(30)], run_id="run-0")
+    found = bucket_samples(con, "study-1", ["run-0"], ["ok_fraction", "throughput_requests_per_s"])
+    for name in ("ok_fraction", "throughput_requests_per_s"):
+        length = length_of(FIGURES[name], list(found[None, name].values()))
+        assert length is not None and (length.n, length.needed, length.reason) == (30, 50, None)

@@ -147,6 +147,7 @@ def test_every_figure_row_carries_n_k_and_method() -> None:
 
 def test_write_html(tmp_path: Path) -> None:
     path = write_html(SAMPLES["lone"](), tmp_path / "deep" / "report.html")
+    assert write_html(SAMPLES["lone"](), path) == path, "a page takes the place of an older one"
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="--html"):

@@ -70,10 +70,14 @@ def test_two_runs_span_their_own_values() -> None:
     assert alike.lo is not None and alike.hi is not None
     assert alike.lo <= np.quantile(a, 0.5, method="inverted_cdf")
     assert alike.hi >= np.quantile(b * 1.1, 0.5, method="inverted_cdf")
-    unlike = combine_quantile([a, b * 3.0], 0.5)
+    unlike = combine_quantile([a, b * 1.5], 0.5)
     assert unlike.lo is not None and unlike.lo <= np.quantile(a, 0.5, method="inverted_cdf")
     assert unlike.hi is None
     assert unlike.reason is not None and unlike.reason.startswith("too short to tell its own correlation")
+    # Two runs that are worlds apart are two observations.
+    apart = combine_quantile([a, b * 3.0], 0.5)
+    assert (apart.lo, apart.hi) == (None, None) and apart.n_eff is not None and apart.n_eff < 20
+    assert apart.reason is not None and "can't be bounded" in apart.reason
 
 
 def test_fifty_samples_do_not_carry_p99() -> None:

@@ -24,7 +24,16 @@ from benchmarks.coverage_labels import (
 from benchmarks.coverage_methods import AS_PRINTED, LOADGEN, PAIRED
 from benchmarks.coverage_study import Part, Tally
 from benchmarks.coverage_tables import BEGIN, DOCS, END
-from benchmarks.queues import EXPONENTIAL, HEAVY, limit, product_tail_quantile, queue, traffic
+from benchmarks.queues import (
+    EXPONENTIAL,
+    HEAVY,
+    limit,
+    many_servers,
+    many_servers_limit,
+    product_tail_quantile,
+    queue,
+    traffic,
+)
 from tfbench.stats.labels import LEAST, MEASURED, approximate, withheld
 from tfbench.stats.quantile import rank_interval
 
@@ -158,7 +167,7 @@ def test_the_written_tables_hold_what_is_asked_of_five_repeats() -> None:
         for load in coverage_cells.LOADS
         if coverage_cells.is_asked(figure, system, load)
     }
-    assert written == asked and len(found) == len(asked) == 53
+    assert written == asked and len(found) == len(asked) == 63
     for coverage, share in (cell.split("/") for cells in found for cell in cells[-3:-1]):
         assert float(coverage) >= 93.0
         assert float(share) >= 95
@@ -178,6 +187,26 @@ def test_the_truths_are_true(service: object, load: float) -> None:
         gaps = drawn.response * rng.exponential(size=drawn.response.shape)
         assert np.mean(gaps <= product_tail_quantile(p, load, service)) == pytest.approx(p, abs=0.01)
     assert drawn.service.mean() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (4, 0.75), (16, 0.8)])
+def test_the_truths_of_many_servers_are_true(servers: int, load: float) -> None:
+    drawn = many_servers(np.random.default_rng(12), 2000, 300, servers, load)
+    for p in (0.5, 0.95):
+        edge = many_servers_limit(p, servers, load)
+        assert np.mean(drawn <= edge) == pytest.approx(p, abs=0.01)
+        assert np.mean(drawn[:, 0] <= edge) == pytest.approx(p, abs=0.03)
+        if servers == 1:
+            assert edge == pytest.approx(limit(p, load))
+
+
+@pytest.mark.parametrize("figure", ["p50", "good fraction 0.9"])
+def test_the_study_on_many_servers(figure: str) -> None:
+    n = coverage_cells.plan(coverage_cells.MANY_SERVERS, figure, 0.8)
+    found = studied(coverage_cells.Cell(coverage_cells.MANY_SERVERS, figure, 0.8, n, n), 150, (5,))
+    (tally,) = found.values()
+    assert tally.printed >= 0.93 * tally.replications
+    assert tally.held >= 0.89 * tally.printed
 
 
 def run(case: object, figure: str, load: float, n: int, k: int, replications: int = 200) -> Cell:

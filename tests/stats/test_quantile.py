@@ -80,6 +80,6 @@ def test_other_misuse() -> None:
 
 @pytest.mark.parametrize(("n_eff", "told"), [(19.6, "19.6"), (19.97, "19.9"), (8.0, "8")])
 def test_a_sample_that_falls_short_is_not_told_to_have_what_it_takes(n_eff: float, told: str) -> None:
-    worth = [Worth(n_eff, 9.0), Worth(40.0, 9.0)]
+    worth = [Worth(n_eff, 9.0, 9.0), Worth(40.0, 9.0, 9.0)]
     assert not is_settled(worth, 0.5)
     assert unsettled_reason(worth, 0.5).endswith(f"is worth {told} independent observations, P50 takes 20")

@@ -78,6 +78,11 @@ def gate(
         result = _run(rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers)
     else:
         result = _judge_stored(rules, policy, (base, candidate), warehouse)
+    # First of all, so that a file that can't be written doesn't hide it.
+    if json:
+        print_json(verdict_document(result))
+    else:
+        print_gate(result)
     if out is not None:
         write_gate(result, out)
     if html is not None:
@@ -88,10 +93,6 @@ def gate(
         typer.echo(f"wrote {html}", err=True)
     if step := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(result, Path(step))
-    if json:
-        print_json(verdict_document(result))
-    else:
-        print_gate(result)
     if result.exit_code != ExitCode.PASS:
         raise typer.Exit(result.exit_code)
 

@@ -58,8 +58,10 @@ def run_server(
 ) -> None:
     """Serve until SIGTERM or SIGINT (or, if asked, until stdin closes); blocks. `on_ready` gets the base URL.
 
-    Raises EndpointError when the address can't be listened on, UsageError for a port that can't be.
+    Raises EndpointError when the address can't be listened on, UsageError for a host or port that can't be.
     """
+    if not host:
+        raise UsageError("engine host: expected an address such as 127.0.0.1, got nothing")
     if not 0 <= port <= 65_535:
         raise UsageError(f"engine port: expected 0 to 65535, got {port}")
     _raise_file_limit()

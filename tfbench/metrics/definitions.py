@@ -30,6 +30,7 @@ class FigureDef:
     aliases: tool -> its name for the same formula (the nearest one; what differs is in `words`).
     p: the quantile, for quantile kinds. empty: why there is no value when the SQL gives no rows.
     size_sql: rows whose mean value says what one more event would add, for the bound when there was none; None = 1.
+    counts: for rates and costs, the fraction whose attempts they count: its correlation says how long runs have to be.
     """
 
     name: str
@@ -43,6 +44,7 @@ class FigureDef:
     p: float | None = None
     empty: str = "no counted attempts"
     size_sql: str | None = None
+    counts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,7 @@ _OTHERS = (
         },
         sql=f"SELECT run_index, end_ns, 1 AS value {_ENDED} AND ok",
         kind="rate",
+        counts="ok_fraction",
     ),
     FigureDef(
         name="throughput_output_tokens_per_s",
@@ -251,6 +254,7 @@ _OTHERS = (
         },
         sql=f"SELECT run_index, end_ns, output_tokens AS value {_ENDED} AND ok",
         kind="rate",
+        counts="ok_fraction",
         size_sql=_OK_SIZES.format("output_tokens"),
     ),
     FigureDef(
@@ -267,6 +271,7 @@ _OTHERS = (
         },
         sql=f"SELECT run_index, end_ns, 1 AS value {_ENDED} AND good",
         kind="rate",
+        counts="good_fraction",
     ),
     FigureDef(
         name="good_fraction",
@@ -301,6 +306,7 @@ _OTHERS = (
         aliases={"guidellm": "output_token_goodput", "inference-perf": "token_goodput"},
         sql=f"SELECT run_index, end_ns, output_tokens AS value {_ENDED} AND good",
         kind="rate",
+        counts="good_fraction",
         size_sql=_OK_SIZES.format("output_tokens"),
     ),
     FigureDef(
@@ -312,6 +318,7 @@ _OTHERS = (
         aliases={},
         sql=f"SELECT run_index, end_ns, prompt_tokens AS value {_ENDED} AND good",
         kind="rate",
+        counts="good_fraction",
         size_sql=_OK_SIZES.format("prompt_tokens"),
     ),
     FigureDef(
@@ -324,6 +331,7 @@ _OTHERS = (
         aliases={"inferencex": "cost per million tokens (counts all tokens, not only good ones)"},
         sql=f"SELECT run_index, end_ns, output_tokens AS value {_ENDED} AND good",
         kind="cost",
+        counts="good_fraction",
         size_sql=_OK_SIZES.format("output_tokens"),
     ),
 )

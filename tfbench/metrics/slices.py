@@ -20,12 +20,18 @@ from tfbench.metrics.figures import (
     scale_of,
     unpriced_reason,
 )
-from tfbench.metrics.samples import ended
+from tfbench.metrics.samples import Flags, attempt_flags, ended
 from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
+from tfbench.stats.correlation import Worth, worth_of_each
 from tfbench.stats.interval import Interval
 from tfbench.stats.quantile import is_settled, sample_quantile, unsettled_reason, worth_by_run
 from tfbench.stats.ratio import SETTLED_EVENTS, few_events_reason
-from tfbench.stats.sample_size import planned_attempts, tau_limit
+from tfbench.stats.sample_size import (
+    planned_attempts,
+    planned_attempts_for_fraction,
+    planned_attempts_for_rates,
+    tau_limit,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,7 +51,7 @@ class Sample:
     """One figure of one run. `value` is +inf where it lies among failures, None where unknown, and `reason` says why.
 
     `data` is what it was made from: a float array, `Clusters`, `Flags` or a `RatioRun` (times `scale`), by the figure's
-    kind; None without a value.
+    kind; None without a value. `counted`, of rates and costs: which of the run's attempts they count.
     """
 
     value: float | None
@@ -53,6 +59,7 @@ class Sample:
     data: Any
     scale: float = 1.0
     reason: str | None = None
+    counted: Flags | None = None
 
 
 RunSamples = Mapping[str, Sample]
@@ -94,29 +101,58 @@ def combined(figure: FigureDef, samples: Sequence[Sample], level: float = 0.95) 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Whether runs are long enough for a figure: observations of the shortest, how many to plan for, and why not."""
+    """Whether runs are long enough for a figure, and why not.
+
+    n, needed: attempts (gaps of chunk figures) of the shortest run, and how many to plan, as the coverage study does.
+    """
 
     n: int
     needed: int
     reason: str | None
 
 
-def length_of(figure: FigureDef, samples: Sequence[Sample]) -> Length | None:
-    """None without data, and for fractions, which have exact bounds at any length."""
-    data = [sample.data for sample in samples if sample.data is not None]
-    if not data or figure.kind == "fraction":
+def length_of(figure: FigureDef, samples: Sequence[Sample], *, resolved: float = 0.0) -> Length | None:
+    """None without data. `resolved`: for fractions, how far from 0 or 1 shares needn't be told apart."""
+    known = [sample for sample in samples if sample.data is not None]
+    if not known:
         return None
-    if figure.kind in {"rate", "cost"}:
-        events = [one.events() for one in data]
+    if figure.kind in {"quantile", "chunk_quantile"}:
+        return _quantile_length(figure, [sample.data for sample in known])
+    if figure.kind == "fraction":
+        flags = [sample.data.value for sample in known]
+        share = float(np.concatenate(flags).mean())
+        rarer = max(min(share, 1.0 - share), resolved)
+        tau, slow = _stretches(flags, worth_of_each(flags, None), min(share, 1.0 - share))
+        at_all = planned_attempts_for_rates(tau, slow)
+        needed = planned_attempts_for_fraction(rarer, tau, slow) if 0.0 < rarer < 1.0 else at_all
+        return Length(min(map(len, flags)), needed, None)
+    events = [sample.data.events() for sample in known]
+    flags = [sample.counted.value for sample in known if sample.counted is not None and len(sample.counted.value)]
+    if not flags:
         return Length(min(events), SETTLED_EVENTS, next(iter(few_events_reason(events)), None))
+    share = float(np.concatenate(flags).mean())
+    n = min(map(len, flags))
+    found = _stretches(flags, worth_of_each(flags, None), min(share, 1.0 - share))
+    settles = math.ceil(SETTLED_EVENTS * n / max(1, min(events)))
+    return Length(n, max(settles, planned_attempts_for_rates(*found)), next(iter(few_events_reason(events)), None))
+
+
+def _quantile_length(figure: FigureDef, data: Sequence[Any]) -> Length:
     gaps = figure.kind == "chunk_quantile"
     p = quantile_of(figure)
     values, owners = ([one.values for one in data], [one.owner for one in data]) if gaps else (data, None)
     worth = worth_by_run(values, owners, p)
     reason = None if is_settled(worth, p) else unsettled_reason(worth, p)
-    tau = max(len(one) / found.n_eff for one, found in zip(values, worth, strict=True))
-    beyond = sum(min(found.n_eff * min(p, 1.0 - p), found.draws) for found in worth)
-    return Length(min(map(len, values)), planned_attempts(p, tau_limit(max(tau, 1.0), beyond)), reason)
+    needed = planned_attempts(p, *_stretches(values, worth, min(p, 1.0 - p)))
+    return Length(min(map(len, values)), needed, reason)
+
+
+def _stretches(values: Sequence[Any], worth: Sequence[Worth], rarer: float) -> tuple[float, float]:
+    """tau and slow of a plan, at their upper limits: of the run that has the largest."""
+    beyond = sum(min(one.n_eff * rarer, one.draws) for one in worth)
+    found = [(len(one) / own.n_eff, len(one) / own.spells) for one, own in zip(values, worth, strict=True)]
+    tau, slow = (tau_limit(max(1.0, *column), beyond) for column in zip(*found, strict=True))
+    return tau, slow
 
 
 def _narrowed(facts: Facts, buckets: pa.Table | None) -> Iterator[Bucket | None]:
@@ -138,18 +174,20 @@ def _narrowed(facts: Facts, buckets: pa.Table | None) -> Iterator[Bucket | None]
 def _samples(facts: Facts, wanted: Sequence[FigureDef]) -> Iterator[tuple[FigureDef, RunSamples]]:
     queries = {figure.sql: READERS[figure.kind] for figure in wanted}
     queries |= {figure.size_sql: ended for figure in wanted if figure.size_sql is not None}
+    queries |= {FIGURES[figure.counts].sql: attempt_flags for figure in wanted if figure.counts is not None}
     drawn = {sql: reader(facts, sql) for sql, reader in queries.items()}
     for figure in wanted:
         size = event_size(figure, drawn, facts.runs) if figure.kind in {"rate", "cost"} and facts.runs else 1.0
         yield (
             figure,
-            {run.run_id: _sample(figure, facts, drawn[figure.sql][run.index], run, size) for run in facts.runs},
+            {run.run_id: _sample(figure, facts, drawn, run, size) for run in facts.runs},
         )
 
 
-def _sample(figure: FigureDef, facts: Facts, data: Any, run: RunWindow, size: float | None) -> Sample:
-    if figure.kind in {"rate", "cost"}:
-        return _ratio_sample(figure, facts, data, run, size)
+def _sample(figure: FigureDef, facts: Facts, drawn: Mapping[str, Any], run: RunWindow, size: float | None) -> Sample:
+    data = drawn[figure.sql][run.index]
+    if figure.counts is not None:
+        return _ratio_sample(figure, facts, data, run, size, drawn[FIGURES[figure.counts].sql][run.index])
     values = data.value if figure.kind == "fraction" else data.values if figure.kind == "chunk_quantile" else data
     n = int(values.size)
     if not n:
@@ -162,7 +200,9 @@ def _sample(figure: FigureDef, facts: Facts, data: Any, run: RunWindow, size: fl
     return Sample(value, n, data, reason=reason)
 
 
-def _ratio_sample(figure: FigureDef, facts: Facts, events: Any, run: RunWindow, size: float | None) -> Sample:
+def _ratio_sample(
+    figure: FigureDef, facts: Facts, events: Any, run: RunWindow, size: float | None, counted: Flags
+) -> Sample:
     n = int(events.value.size)
     unpriced = unpriced_reason(figure, facts)
     if unpriced is not None:
@@ -174,4 +214,4 @@ def _ratio_sample(figure: FigureDef, facts: Facts, events: Any, run: RunWindow, 
     ratio, scale = ratio_run(figure, run.start_ns, run.end_ns, events, size), scale_of(figure, facts)
     value = scale * ratio.ratio()
     reason = "no qualified tokens: the cost of one has no upper bound" if math.isinf(value) else None
-    return Sample(value, n, ratio, scale, reason)
+    return Sample(value, n, ratio, scale, reason, counted)

@@ -58,13 +58,28 @@ def render_page(template: str, specs: Mapping[str, Spec], **words: Any) -> str:
 
 
 def write_page(text: str, path: Path) -> Path:
-    """Writes a page to `path`. Raises StorageError when it can't be written."""
+    """Writes a page to `path`, over an older page if there is one.
+
+    Raises StorageError when it can't be written, or something else is there: a warehouse, a manifest.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file() and not _is_page(path):
+            raise StorageError(f"{path}: isn't a page, so it stays as it is; name another file with --html")
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{path}: can't write the report: {error.strerror}; name another with --html") from error
     return path
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file is an HTML document, or empty."""
+    with path.open("rb") as file:
+        start = file.read(len(_DOCTYPE))
+    return not start or start.lower() == _DOCTYPE
+
+
+_DOCTYPE = b"<!doctype html>"
 
 
 def when(ns: int | None) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from tfbench.stats.fraction import FEW
 from tfbench.stats.quantile import SETTLED, check_p, needed_n
 
-# A plan asks for twice what settles, and 20 observations: n_eff is itself read from the runs and strays, the more the
-# fewer they are. Measured by `benchmarks/coverage_study.py`: at least 95 % of such studies of 5 runs settle.
+# A plan asks for twice what settles, and 20 good or bad stretches: n_eff is itself read from the runs and strays, the
+# more the fewer they are, and figures of runs that saw few bad stretches are askew. Measured by
+# `benchmarks/coverage_study.py`: at least 95 % of such studies of 5 runs settle.
 SPARE = 2.0
-SPARE_DRAWS = 20.0
-# Correlation times in a run from which t on rates and costs holds; shorter runs mostly miss the bad stretches.
-RATE_DRAWS = 50.0
+SPELLS = 20.0
+# Correlation times in a run, beside the stretches, from which t on rates and costs holds.
+RATE_DRAWS = 30.0
 # Effective attempts on the rarer side of a fraction, per run: what five runs take to show how bad attempts cluster.
 FRACTION_DRAWS = FEW / 5
 # The variance of an estimated tau, relative to its square, times the effective observations beyond the quantile it was
@@ -56,41 +57,48 @@ def carried_quantiles(
     return tuple(result)
 
 
-def planned_attempts(p: float, tau: float) -> int:
+def planned_attempts(p: float, tau: float, slow: float = 1.0) -> int:
     """Attempts per run to plan for a p-quantile: each of K >= 3 runs then settles it, nearly always.
 
     Args:
         p: the quantile, in (0, 1).
         tau: its correlation time in attempts: `tau_limit` of an earlier study's n / n_eff, or `queue_correlation_time`.
+        slow: how long its good and bad stretches last, n / spells, likewise; tau where that is more.
 
     tau = 1: P50 60, P95 420, P99 2020.
     """
     check_p(p)
-    _check_tau(tau)
-    return math.ceil(tau * (SPARE * SETTLED / min(p, 1.0 - p) + SPARE_DRAWS) - 1e-6)
+    return _attempts(tau * SPARE * SETTLED / min(p, 1.0 - p), tau, slow)
 
 
-def planned_attempts_for_rates(tau: float) -> int:
-    """Attempts per run to plan for goodput or cost; `tau` is that of being good."""
-    _check_tau(tau)
-    return math.ceil(tau * RATE_DRAWS - 1e-6)
+def planned_attempts_for_rates(tau: float, slow: float = 1.0) -> int:
+    """Attempts per run to plan for goodput or cost; `tau` and `slow` are those of being good. tau = 1: 50."""
+    return _attempts(tau * RATE_DRAWS, tau, slow)
 
 
-def planned_attempts_for_fraction(share: float, tau: float) -> int:
-    """Attempts per run to plan for a good fraction near `share`, in (0, 1); `tau` is that of being good.
+def planned_attempts_for_fraction(share: float, tau: float, slow: float = 1.0) -> int:
+    """Attempts per run to plan for a good fraction near `share`; `tau` and `slow` are those of being good.
 
     As for rates, and 2 effective attempts on the rarer side: tau = 1 and 0.9 takes 50, 0.99 200, 0.999 2000. A system
     that is rarely bad but then for long looks better than it is to runs that saw none of that.
     """
     check_p(share)
-    return max(planned_attempts_for_rates(tau), math.ceil(tau * FRACTION_DRAWS / min(share, 1.0 - share) - 1e-6))
+    at_all = planned_attempts_for_rates(tau, slow)
+    return max(at_all, math.ceil(tau * FRACTION_DRAWS / min(share, 1.0 - share) - 1e-6))
+
+
+def _attempts(some: float, tau: float, slow: float) -> int:
+    """`some` attempts beside those that hold SPELLS stretches."""
+    _check_tau(tau)
+    _check_tau(slow)
+    return math.ceil(some + SPELLS * max(tau, slow) - 1e-6)
 
 
 def tau_limit(tau: float, beyond: float, *, confidence: float = 0.8) -> float:
     """An upper confidence limit of an estimated tau, so that a plan from few attempts isn't too short by luck.
 
     Args:
-        tau: n / n_eff of a quantile or fraction in an earlier study, over all its runs.
+        tau: n / n_eff (or n / spells) of a quantile or fraction in an earlier study, over all its runs.
         beyond: the effective observations on the rarer side, n_eff * min(p, 1 - p), over all its runs; >= 0.
 
     tau is a variance, so its excess over 1 is taken df / chi2_df(1 - confidence) times, as `plan.sd_upper` does, with

@@ -111,11 +111,13 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         repeats = _by_growth(effect, limit, rule, policy.level, power)
     if repeats is None and reason is None:
         reason = f"takes more than {MOST_REPEATS} repeats: the margin is tight for this noise; make runs longer"
-    lengths = [length_of(cell.figure, arm) for arm in (cell.base, cell.candidate)]
+    # Shares closer to 0 or 1 than the margin needn't be told apart.
+    resolved = abs(math.expm1(limit)) if rule.margin.relative else abs(limit)
+    lengths = [length_of(cell.figure, arm, resolved=resolved) for arm in (cell.base, cell.candidate)]
     known = [one for one in lengths if one is not None]
     factor = _factor(known)
     if factor is not None:
-        # A quantile that runs are too short for never passes: further repeats settle nothing.
+        # What runs are too short for never passes, or with bounds that hold too rarely: repeats don't mend that.
         repeats = None
         reason = f"runs are too short for it: make them {factor:g} times as long"
     return PlanRow(
@@ -127,7 +129,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         sd=sd,
         sd_upper=upper,
         repeats=repeats,
-        attempts=min((one.n for one in cell.base if one.value is not None), default=None),
+        attempts=min((one.n for one in known), default=None),
         attempts_needed=max((one.needed for one in known), default=None),
         length_factor=factor,
         reason=reason,
