@@ -70,6 +70,12 @@ def test_what_is_absent_keeps_its_default() -> None:
         ('{"hardware": {"device": 1, "model": "llama-3.1-8b"}}', "hardware.device: expected a name"),
         ('{"misbehave": 1}', "misbehave"),
         ('{"step_time": null}', "step_time"),
+        ('{"step_time": {"base_ms": 1e300}}', "step_time.base_ms: expected a number from 0 to 3.6e"),
+        ('{"kv_blocks": 1000000000000}', "kv_blocks: expected a whole number of at most 20000000"),
+        ('{"kv_blocks": 1, "block_tokens": 1000000000}', "block_tokens: expected a whole number of at most 1000000"),
+        ('{"max_num_seqs": 10000000, "max_num_batched_tokens": 10000000}', "max_num_seqs: expected"),
+        ('{"max_num_batched_tokens": 1000000000000000000}', "max_num_batched_tokens: expected"),
+        ('{"max_waiting": 1000000000000000000}', "max_waiting: expected"),
     ],
 )
 def test_what_cannot_work_is_named(text: str, names: str) -> None:
@@ -118,8 +124,8 @@ def test_hardware_says_how_long_a_step_takes_and_how_much_context_there_is() -> 
         EngineConfig(hardware=H100, kv_blocks=100_000)
     with pytest.raises(UsageError, match="step_time: hardware says"):
         EngineConfig(hardware=H100, step_time=StepTime(1.0))
-    with pytest.raises(UsageError, match="no room for one KV block of 10000000 tokens"):
-        EngineConfig(hardware=H100, block_tokens=10_000_000)
+    with pytest.raises(UsageError, match="no room for one KV block of 1000000 tokens"):
+        EngineConfig(hardware=H100, block_tokens=1_000_000)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ def test_each_event_is_sent_once_about_when_it_is_due(sender: Sender, count: int
             begin_ns, began_ns = sender.send(events, due_ns)
             assert begin_ns == due_ns - lead_ns
             assert began_ns >= begin_ns
+            # The next step may be planned now, and has to know of whoever came by then.
+            assert time.monotonic_ns() >= due_ns
             for place, (one, (_, far)) in enumerate(zip(jobs, sockets, strict=True)):
                 assert far.recv(100) == b"event %d" % place
                 assert (list(one.record.due_ns), list(one.record.tokens)) == ([due_ns], [stop])

@@ -147,3 +147,4 @@ def test_a_header_overrules_shares_and_a_burst_of_its_goes_on() -> None:
     assert chooser.next(None) == parse_act("reset")
     limit = chooser.next("rate_limit; burst=3")
     assert [chooser.next(None) for _ in range(3)] == [limit, limit, parse_act("reset")]
+    assert chooser.next("none") is None

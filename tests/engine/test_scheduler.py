@@ -255,6 +255,52 @@ def test_the_free_slots_of_a_static_batch_under_way_are_nobodys() -> None:
     assert [scheduler.admit(i, 1, 5, 0) is not None for i in (1, 2)] == [True, False]
 
 
+def test_slots_that_no_blocks_are_left_for_are_nobodys() -> None:
+    kv = KvCache(8, 4, reuse=False)
+    scheduler = Scheduler(max_num_seqs=9, max_num_batched_tokens=99, max_waiting=1, kv=kv)
+    # Two of 12 tokens have 6 of the 8 blocks: a third waits, a fourth is too many, though seven slots are free.
+    assert [scheduler.admit(i, 12, 3, 0) is not None for i in range(4)] == [True, True, True, False]
+    step = scheduler.plan_step(0)
+    assert step is not None and (scheduler.running, scheduler.waiting, kv.available) == (2, 1, 2)
+    assert scheduler.admit(4, 1, 3, 0) is None
+    scheduler.cancel(step.prefills[0][0], 0)
+    assert kv.available == 5
+    # Now the third finds 3 blocks, and one more may wait behind it, or find the last 2.
+    assert [scheduler.admit(i, 8, 3, 0) is not None for i in (5, 6, 7)] == [True, True, False]
+
+
+def test_cached_blocks_count_for_who_shares_them() -> None:
+    kv = KvCache(5, 4, reuse=True)
+    scheduler = Scheduler(max_num_seqs=9, max_num_batched_tokens=99, max_waiting=0, kv=kv)
+    assert scheduler.admit(0, 17, 3, 0, blocks=(1, 2, 3, 4)) is not None
+    step = scheduler.plan_step(0)
+    assert step is not None and kv.available == 0
+    assert scheduler.admit(1, 17, 3, 0, blocks=(7, 8, 9, 10)) is None
+    scheduler.finish_step(step, 1)
+    assert scheduler.admit(2, 17, 3, 1, blocks=(1, 2, 3, 4)) is None  # its last token needs a block of its own
+    scheduler.cancel(step.prefills[0][0], 1)
+    assert scheduler.admit(3, 17, 3, 1, blocks=(1, 2, 3, 4)) is not None
+
+
+def test_a_member_of_a_static_batch_that_leaves_makes_room_for_nobody() -> None:
+    scheduler = Scheduler(max_num_seqs=4, max_num_batched_tokens=10, max_waiting=9, static=True)
+    members = [scheduler.admit(i, 8, 2, 0) for i in range(4)]
+    first = scheduler.plan_step(0)
+    assert first is not None and None not in members
+    scheduler.finish_step(first, 1)
+    late = scheduler.admit(4, 8, 2, 1)
+    assert members[3] is not None and late is not None
+    scheduler.cancel(members[3], 1)
+    now, with_late = 1, []
+    while (step := scheduler.plan_step(now)) is not None:
+        if any(seq is late for seq, _ in step.prefills):
+            with_late.append(now)
+            assert all(one is not None and one.end_ns is not None for one in members)
+        now += 1
+        scheduler.finish_step(step, now)
+    assert with_late and late.finished
+
+
 def test_what_the_whole_cache_cannot_hold_is_refused_up_front() -> None:
     kv = KvCache(4, 4, reuse=False)
     scheduler = Scheduler(max_num_seqs=2, max_num_batched_tokens=8, max_waiting=1, kv=kv)

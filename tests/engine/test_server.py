@@ -414,3 +414,19 @@ def test_a_client_that_sends_half_a_body_and_leaves_does_no_harm(serving, fast_c
                 assert response.status == 200
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("keep", [b"", b"Connection: keep-alive\r\n"])
+def test_a_stream_over_http_1_0_ends_with_its_connection(serving, fast_config, keep: bytes) -> None:
+    async def scenario() -> None:
+        async with serving(fast_config) as engine:
+            body = orjson.dumps(chat_body(stream=True))
+            head = b"POST %s HTTP/1.0\r\n%sContent-Length: %d\r\n\r\n" % (CHAT.encode(), keep, len(body))
+            url = engine.session._base_url
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(head + body)
+            answer = await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+        assert answer.rstrip().endswith(b"[DONE]") and b"chunked" not in answer
+
+    asyncio.run(scenario())

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from tfbench.core.clocks import ClockBase
+from tfbench.core.errors import EndpointError
 from tfbench.engine import EngineConfig, StepTime
 from tfbench.engine.misbehave import MISBEHAVE_HEADER, Kind, Misbehaviour, parse_act
 from tfbench.engine.process import RunningEngine, start_engine
@@ -240,6 +242,40 @@ def test_shares_of_every_kind_at_once_each_lead_to_their_outcome(tmp_path: Path)
         count = sum(n for act, n in misbehaved.items() if act and parse_act(act).kind is kind)
         labels = f'kind="{kind}",engine="0",model_name="tfbench-engine"'
         assert f"tfbench:misbehaviours_total{{{labels}}} {count}.0" in page
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "act", "outcome"),
+    [
+        ("header", "abort; after=3", "stream_error"),
+        ("header", "reset", "disconnected"),
+        ("header", "rate_limit", "rejected"),
+        ("header", "http_error; status=500", "http_error"),
+        ("header", "stream_error", "stream_error"),
+        ("header", "stall; after=1, s=5", "timeout"),
+        ("header", "content_type; type=text/html", "stream_error"),
+        ("share", "reset", "disconnected"),
+        ("share", "stream_error", "stream_error"),
+    ],
+)
+def test_the_probe_is_spared_so_that_all_of_the_load_can_go_wrong(
+    tmp_path: Path, asked_by: str, act: str, outcome: str
+) -> None:
+    shares = {act: 1.0} if asked_by == "share" else {}
+    headers = "{}" if asked_by == "share" else f'{{ "{MISBEHAVE_HEADER}" = "{act}" }}'
+    with start_engine(EngineConfig(step_time=STEPS, misbehave=Misbehaviour(shares))) as engine:
+        path = tmp_path / "manifest.toml"
+        text = MANIFEST.format(first_byte_s=0.5, idle_s=0.5, more="").replace("duration_s = 2", "duration_s = 0.3")
+        path.write_text(text.replace('adapter = "tfbench",', f'adapter = "tfbench", headers = {headers},'))
+        with suppress(EndpointError):  # nothing is answered well, which is told once all is kept
+            run_study(load_manifest(path, url=engine.url), tmp_path / "w.duckdb")
+        acts = {one["misbehaviour"] for one in truth_of(engine).values()}
+    with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
+        load = store.con.execute(
+            "SELECT DISTINCT outcome FROM attempts WHERE role = 'load' AND phase = 'measure'"
+        ).fetchall()
+    assert str(parse_act(act)) in acts
+    assert [one for (one,) in load] == [outcome]
 
 
 def test_retries_come_through_bursts_of_429(tmp_path: Path) -> None:

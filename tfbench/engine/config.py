@@ -16,6 +16,10 @@ from tfbench.engine.step_time import StepModel, StepTime
 
 Batching = Literal["iteration", "static"]
 _OVERLOAD_STATUSES = (429, 503)
+_MOST = 1_000_000_000
+_MOST_SEQS = 1_000_000
+_MOST_BLOCKS = 20_000_000
+_LONGEST_STEP_MS = 3_600_000.0
 _LONGEST_WAY_US = 60e6
 
 
@@ -122,8 +126,10 @@ class EngineConfig:
             raise UsageError(f"engine model: expected a name, got {self.model!r}")
         if not isinstance(self.loras, tuple) or not all(isinstance(name, str) and name for name in self.loras):
             raise UsageError(f"engine loras: expected a list of names, got {self.loras!r}")
-        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "default_max_tokens", "block_tokens"):
+        for name in ("max_model_len", "max_num_batched_tokens", "default_max_tokens"):
             _check_int(name, getattr(self, name), least=1)
+        for name in ("max_num_seqs", "block_tokens"):
+            _check_int(name, getattr(self, name), least=1, most=_MOST_SEQS)
         for name in ("max_waiting", "keep_requests", "keep_chunks"):
             _check_int(name, getattr(self, name), least=0)
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -138,7 +144,7 @@ class EngineConfig:
         for name in ("chunked_prefill", "prefix_reuse"):
             _check_bool(name, getattr(self, name))
         if self.kv_blocks is not None:
-            _check_int("kv_blocks", self.kv_blocks, least=1)
+            _check_int("kv_blocks", self.kv_blocks, least=1, most=_MOST_BLOCKS)
         if self.mean_output_tokens is not None:
             _check_number("mean_output_tokens", self.mean_output_tokens, least=1.0)
         _check_number("spin_us", self.spin_us, least=0.0)
@@ -148,7 +154,12 @@ class EngineConfig:
             if not isinstance(getattr(self, name), kind):
                 raise UsageError(f"engine {name}: expected a table, got {getattr(self, name)!r}")
         for coefficient in dataclasses.fields(StepTime):
-            _check_number(f"step_time.{coefficient.name}", getattr(self.step_time, coefficient.name), least=0.0)
+            _check_number(
+                f"step_time.{coefficient.name}",
+                getattr(self.step_time, coefficient.name),
+                least=0.0,
+                most=_LONGEST_STEP_MS,
+            )
         self._check_hardware()
 
     def _check_hardware(self) -> None:
@@ -158,6 +169,11 @@ class EngineConfig:
             raise UsageError(f"engine hardware: expected a table, got {self.hardware!r}")
         if self.step_time != StepTime():
             raise UsageError("engine step_time: hardware says how long a step takes; leave one of the two out")
+        if (self.kv_total_blocks or 0) > _MOST_BLOCKS:
+            raise UsageError(
+                f"engine hardware: there is room for {self.kv_total_blocks:,} KV blocks of {self.block_tokens} tokens, "
+                f"at most {_MOST_BLOCKS:,} are kept count of; raise block_tokens, or lower the device's memory"
+            )
         if self.kv_total_blocks == 0:
             raise UsageError(
                 f"engine hardware: beside the weights there is no room for one KV block of {self.block_tokens} tokens; "
@@ -197,9 +213,11 @@ class EngineConfig:
         return min(limits)
 
 
-def _check_int(name: str, value: object, *, least: int) -> None:
+def _check_int(name: str, value: object, *, least: int, most: int = _MOST) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"engine {name}: expected a whole number of at least {least}, got {value!r}")
+    if value > most:
+        raise UsageError(f"engine {name}: expected a whole number of at most {most}, got {value!r}")
 
 
 def _check_number(name: str, value: object, *, least: float, most: float = math.inf) -> None:

@@ -129,7 +129,7 @@ class Sender:
         return round(max(0.0, min(each_ns * (events - 1) / 2, each_ns * (events - last), _MOST_LEAD_NS)))
 
     def send(self, events: list[Event], due_ns: int) -> tuple[int, int]:
-        """Wait, busily, until the sends are to begin, then send each event and note when.
+        """Wait, busily, until the sends are to begin, then send each event and note when; not over before `due_ns`.
 
         Returns when they were to begin and when they began. Without events that is `due_ns`.
         """
@@ -145,17 +145,18 @@ class Sender:
         burst.write()
         if -1 in burst.taken:
             burst.over.acquire()
-        self._learn(burst, began_ns, shared=shared)
+        self._learn(burst, shared=shared)
         burst.settle()
+        _wait_until(due_ns)
         return begin_ns, began_ns
 
     def _is_shared(self, events: int) -> bool:
         return self._helper is not None and events >= _SHARED_FROM
 
-    def _learn(self, burst: "_Burst", began_ns: int, *, shared: bool) -> None:
+    def _learn(self, burst: "_Burst", *, shared: bool) -> None:
         early = burst.sent_ns[: burst.held_from]
         if len(early) >= _TELLING:
-            took_ns = (max(early) - began_ns) / (len(early) - 1)
+            took_ns = (max(early) - min(early)) / (len(early) - 1)
             self._each_ns[shared] += _LEARNING * (min(took_ns, _MOST_EACH_NS) - self._each_ns[shared])
 
     def close(self) -> None:

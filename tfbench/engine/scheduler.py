@@ -16,6 +16,7 @@ A step in which nobody can join or end may be repeated: `Step.steady` says how o
 of all of them. The result is that of planning each.
 """
 
+import itertools
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -57,7 +58,7 @@ class Scheduler:
     """Decides which sequences each step serves.
 
     At most `max_num_seqs` sequences run at a time, at most `max_num_batched_tokens` tokens are computed a step, and
-    at most `max_waiting` sequences wait beyond the free slots. `kv` is None where KV has neither limit nor reuse.
+    at most `max_waiting` wait beyond those that find a slot and blocks. `kv`: None where KV has no limit and no reuse.
 
     A sequence is taken up when there are blocks for its whole prompt. When decoding ones need more blocks than there
     are, the last to come loses its slot and its blocks and waits at the head of the queue, to compute its tokens anew.
@@ -141,12 +142,27 @@ class Scheduler:
                 )
             if len(blocks) * kv.block_tokens > prompt_tokens:
                 raise ValueError(f"{prompt_tokens} prompt tokens don't fill {len(blocks)} blocks of {kv.block_tokens}")
-        free_slots = 0 if self._static and self._batch_slots else self._max_num_seqs - len(self._running)
-        if len(self._waiting) >= self._max_waiting + free_slots:
-            return None
         seq = Sequence(seq_id, prompt_tokens, output_tokens, now, blocks, tag)
+        if len(self._waiting) >= self._max_waiting and len(self._waiting) + 1 > self._max_waiting + self._places(seq):
+            return None
         self._waiting[seq_id] = seq
         return seq
+
+    def _places(self, last: Sequence) -> int:
+        """How many of those waiting, and `last` after them, find a slot and, as far as is known now, blocks."""
+        if self._static and self._batch_slots:
+            return 0
+        slots = self._max_num_seqs - len(self._running)
+        kv = self.kv
+        if kv is None or kv.total is None:
+            return slots
+        room, places = kv.available, 0
+        for seq in itertools.chain(self._waiting.values(), (last,)):
+            room -= kv.blocks_for(seq.target - kv.cached_tokens(seq.target, seq.blocks))
+            if room < 0 or places == slots:
+                break
+            places += 1
+        return places
 
     def cancel(self, seq: Sequence, now: int) -> None:
         """Free what `seq` holds at once; a step under way gives it nothing. No effect on one that has ended."""
@@ -154,8 +170,17 @@ class Scheduler:
             return
         seq.cancelled = True
         seq.end_ns = now
-        if self._waiting.pop(seq.seq_id, None) is None:
+        if seq.seq_id not in self._waiting:
             self._give_up_slot(seq)
+            return
+        if seq.seq_id in itertools.islice(self._waiting, max(self._joining, 0)):
+            self._joining -= 1  # its place in the static batch stays empty
+        del self._waiting[seq.seq_id]
+
+    @property
+    def admits_by_blocks(self) -> bool:
+        """Whether it depends on free blocks of KV if the next sequence is refused."""
+        return self.kv is not None and self.kv.total is not None and len(self._waiting) >= self._max_waiting
 
     def plan_step(self, now: int) -> Step | None:
         """The step that starts at `now`, of the sequences that have arrived by then; None when there are none."""

@@ -134,6 +134,9 @@ async def _stream(request: web.Request, job: Job, response_id: str) -> web.Strea
         REQUEST_ID_HEADER: request[_REQUEST_ID],
     }
     response = web.StreamResponse(headers=headers)
+    chunked = request.version >= HttpVersion11
+    if not chunked:
+        response.force_close()  # the only end that a stream has there
     writer = await response.prepare(request)
     transport = request.transport
     if transport is None or not isinstance(writer, StreamWriter):
@@ -142,7 +145,6 @@ async def _stream(request: web.Request, job: Job, response_id: str) -> web.Strea
     writer.send_headers()
     writer.chunked = False  # what follows is framed already, its end included
     transport.set_write_buffer_limits(high=0)  # so that drain() waits until the socket took everything
-    chunked = request.version >= HttpVersion11
     frames = stream_frames(job.record.submission, response_id, int(time.time()), chunked=chunked)
     if act is not None and act.kind is Kind.OPEN_END:
         frames = dataclasses.replace(frames, end=b"")

@@ -63,6 +63,8 @@ class VirtualEngine:
         be served: prompt + output may be `config.context_tokens` at most.
         """
         self._advance(now_ns)
+        if self.scheduler.admits_by_blocks:
+            self._commit_until(now_ns)
         seq = self.scheduler.admit(self._submitted, prompt_tokens, output_tokens, now_ns, blocks=tuple(blocks), tag=tag)
         self._submitted += 1
         step = self._step
@@ -77,14 +79,8 @@ class VirtualEngine:
         tokens it got.
         """
         self._advance(now_ns)
-        if self._ends is not None:
-            over = int(self._ends.searchsorted(now_ns, "right"))
-            if over:
-                self._cut(over)
-                self._commit()
-                if self._free_at < now_ns:
-                    self._plan()
-            self._cut(1)
+        self._commit_until(now_ns)
+        self._cut(1)
         self.scheduler.cancel(seq, now_ns)
 
     def next_event_ns(self) -> int | None:
@@ -187,6 +183,15 @@ class VirtualEngine:
         self._done += self.scheduler.finish_steps(step, steps, end_ns)
         self._step = self._ends = None
         self._free_at = end_ns
+
+    def _commit_until(self, now_ns: int) -> None:
+        """Of steps that are computed together those that are over, so that the scheduler is as of now."""
+        over = 0 if self._ends is None else int(self._ends.searchsorted(now_ns, "right"))
+        if over:
+            self._cut(over)
+            self._commit()
+            if self._free_at < now_ns:
+                self._plan()
 
     def _advance(self, t_ns: int) -> None:
         if t_ns < self._now:

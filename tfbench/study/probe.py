@@ -16,6 +16,7 @@ from tfbench.core.errors import EndpointError
 from tfbench.core.jsonio import dump_text
 from tfbench.core.kinds import Outcome, Phase, Role
 from tfbench.core.redact import Redactor
+from tfbench.engine.misbehave import MISBEHAVE_HEADER, SPARED
 from tfbench.load.target import control_url, tls_context, unix_path
 from tfbench.manifest import Manifest, adapter
 from tfbench.protocol import DIALECTS, SseParser, error_message
@@ -25,6 +26,7 @@ _PROBE_TOKENS = 2
 _MOST_BYTES = 4 << 20
 T = TypeVar("T")
 _ID_HEADER = "x-request-id"
+_OWN_ADAPTER = "tfbench"
 
 
 @dataclass(frozen=True)
@@ -230,10 +232,14 @@ def ask(
     """
     endpoint = manifest.endpoint
     waits = endpoint.timeouts
+    # Misbehaviour is asked for of the load: the probe is to find out what the endpoint is.
+    send = {name: value for name, value in headers.items() if name.lower() != MISBEHAVE_HEADER.lower()}
+    if endpoint.adapter == _OWN_ADAPTER:
+        send[MISBEHAVE_HEADER] = SPARED
     try:
         probe = probe_endpoint(
             url,
-            headers=dict(headers),
+            headers=send,
             model=manifest.model.name,
             dialect=str(endpoint.dialect),
             stream=endpoint.stream,

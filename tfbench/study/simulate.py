@@ -6,6 +6,7 @@ takes what the profile says. Same manifest, same profile: the same figures, to t
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def simulate_study(
 
 def check_system(system: System) -> None:
     """Raises UsageError for an engine that can't be simulated."""
-    if system.config.misbehave.shares:
+    if any(system.config.misbehave.shares.values()):
         raise UsageError(
             f"{system.name}: [misbehave] breaks responses on their way, of which there are none in virtual time; "
             "leave it out"
@@ -88,7 +89,8 @@ def check_system(system: System) -> None:
 
 
 def _run_all(study: Study, runs: Sequence[tuple[RunPlan, System]], warehouse: Path, watcher: Watcher) -> StudyDone:
-    invalid = ok_count = 0
+    invalid = 0
+    tried: Counter[str] = Counter()
     last_error = ""
     where = f"study {study.study_id} in {warehouse}"
     for done_count, (plan, system) in enumerate(runs, start=1):
@@ -98,15 +100,16 @@ def _run_all(study: Study, runs: Sequence[tuple[RunPlan, System]], warehouse: Pa
             end = keep(study, plan, done, warehouse)
             interrupted = presses() > 0
         invalid += any(verdict.verdict == INVALID for verdict in end.verdicts)
-        ok_count += done.tried.get(Outcome.OK, 0)
+        tried.update(done.tried)
         last_error = done.first_error or last_error
         watcher.run_ended(end)
         if interrupted:
             raise Interrupted(f"interrupted: {done_count} of {len(runs)} runs are kept as {where}")
-    if not ok_count:
+    if not tried[Outcome.OK]:
+        ends = ", ".join(f"{count} {outcome}" for outcome, count in tried.items() if count)
         raise UsageError(
-            f"no simulated request was answered well ({last_error or 'none was sent'}); change the manifest or the "
-            f"profile; the facts are kept as {where}"
+            f"no simulated request was answered well ({last_error or ends or 'none was sent'}); change the manifest or "
+            f"the profile; the facts are kept as {where}"
         )
     return StudyDone(study.study_id, warehouse, len(runs), invalid)
 

@@ -95,7 +95,7 @@ def _attempts(run_id: str, host: str, answers: Sequence[Answer], stream: bool) -
         "dispatched_ns": dispatched,
         "slot_ns": [tick.slot_ns or None if a.sent else None for a, tick in zip(answers, ticks, strict=True)],
         "sent_ns": dispatched,
-        "first_byte_ns": [_first_byte_ns(answer, stream) for answer in answers],
+        "first_byte_ns": [_first_byte_ns(answer) for answer in answers],
         "end_ns": [answer.end_ns for answer in answers],
         "outcome": [answer.outcome.value for answer in answers],
         "http_status": [answer.status for answer in answers],
@@ -115,9 +115,9 @@ def _request_ids(run_id: str, answers: Sequence[Answer]) -> list[str]:
     return [request_id_of(run_id, answer.tick.task, answer.tick.tries) for answer in answers]
 
 
-def _first_byte_ns(answer: Answer, stream: bool) -> int | None:
-    if stream and len(answer.times):
-        return int(answer.times[0])
+def _first_byte_ns(answer: Answer) -> int | None:
+    if answer.headed_ns is not None and answer.end_ns is not None and answer.headed_ns <= answer.end_ns:
+        return answer.headed_ns
     # A refusal, or a whole answer, comes at once. A client that gave up has seen nothing.
     came = answer.outcome in (Outcome.OK, Outcome.REJECTED, Outcome.HTTP_ERROR)
     return answer.end_ns if came else None

@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     """What became of one tick. `sent` is False for one that never was; `seq` is None where the engine took nothing.
 
     `end_ns` None: never sent. `times`: int64 ns at which the client saw each token; `batches`: how many decoded in each
-    of its decode steps.
+    of its decode steps. `headed_ns`: when an accepted request's headers come, if its answer is streamed.
     """
 
     tick: Tick
@@ -63,6 +63,7 @@ class Answer(NamedTuple):
     end_ns: int | None
     times: Int64s
     batches: npt.NDArray[np.int32]
+    headed_ns: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -357,12 +358,15 @@ class VirtualClient:
         if self._feeders.freed is not None:
             self._feeders.freed(end_ns)
         self._hand_back(tick, outcome, end_ns)
-        times, batches = _NO_TIMES, _NO_BATCHES
+        times, batches, headed_ns = _NO_TIMES, _NO_BATCHES, None
         if seq is not None:
+            if self._manifest.endpoint.stream:
+                headed_ns = seq.arrival_ns + self._egress_ns
             times, batches = self._engine.token_times(seq) + self._egress_ns, self._engine.decode_batches(seq)
             times = times[: times.searchsorted(end_ns, "right")]
         finish_reason = flight.finish_reason if outcome is Outcome.OK else None
-        return Answer(tick, flight.item, True, seq, outcome, status, error, finish_reason, end_ns, times, batches)
+        told = (outcome, status, error, finish_reason, end_ns)
+        return Answer(tick, flight.item, True, seq, *told, times, batches, headed_ns)
 
     def _hand_back(self, tick: Tick, outcome: Outcome, end_ns: int) -> None:
         """Tell the feeder of an end; a failed task may be tried again."""
