@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.coverage_cells import ENGINE, FIGURES, LOADS, SYSTEMS, Case, Cell, case, cells_at
+from benchmarks.coverage_cells import ENGINE, FIGURES, LOADS, MANY_SERVERS, SYSTEMS, Case, Cell, case, cells_at
 from benchmarks.coverage_engine import PILOTS, SLOWER, TAPES, read, write, write_pilot
 from benchmarks.coverage_methods import AS_PRINTED, PAIRED, Bounds
 
@@ -35,7 +35,7 @@ PART = 125  # replications in one piece of work
 LEAST_COVERAGE, LEAST_PRINTED = 0.93, 0.95  # from MANY repeats on, at the planned n
 MANY = 5
 MORE = {"goodput": 4, "cost per token": 4, "p95 ratio": 2}  # times as many replications
-MORE_OF_ENGINE = 2  # its runs are recorded once
+MORE_OF = {ENGINE: 2, MANY_SERVERS: 2}  # recorded once, or drawn many at a time
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Part:
 
 def parts(cell: Cell, replications: int, seed: int, ks: Sequence[int] = KS) -> Iterator[Part]:
     """A cell's work in pieces, each with its own random stream; what is quickly drawn is drawn more often."""
-    replications *= MORE.get(cell.figure, 1) * (MORE_OF_ENGINE if cell.system == ENGINE else 1)
+    replications *= MORE.get(cell.figure, 1) * MORE_OF.get(cell.system, 1)
     name = zlib.crc32(f"{cell.system} {cell.figure} {cell.load} {cell.n}".encode())
     for i, first in enumerate(range(0, replications, PART)):
         yield Part(cell, tuple(ks), min(PART, replications - first), (seed, name, i))

@@ -157,7 +157,7 @@ def number_shares(servers: int, load: float) -> FloatArray:
 
 
 def many_servers(rng: np.random.Generator, runs: int, n: int, servers: int, load: float) -> FloatArray:
-    """Response times [runs, n] of M/M/c from steady state on.
+    """Response times [runs, n] of M/M/c from steady state on, which is what the first arrival finds.
 
     First come, first served: an arrival takes the server that is free first (Kiefer and Wolfowitz 1955).
     """
@@ -165,11 +165,11 @@ def many_servers(rng: np.random.Generator, runs: int, n: int, servers: int, load
     found = np.empty((n, runs))
     now, every = np.zeros(runs), np.arange(runs)
     for response in found:
-        now += rng.standard_exponential(runs) / (servers * load)
         first = free.argmin(axis=1)
         end = np.maximum(free[every, first], now) + rng.standard_exponential(runs)
         free[every, first] = end
         np.subtract(end, now, out=response)
+        now += rng.standard_exponential(runs) / (servers * load)
     return np.ascontiguousarray(found.T)
 
 

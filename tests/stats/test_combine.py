@@ -42,9 +42,9 @@ def test_five_runs_worked_out() -> None:
     mixed = np.random.default_rng(1).permutation(np.linspace(0.5, 1.5, 201))
     got = combine_quantile([mixed * 2.0**i for i in range(5)], 0.5)
     # Logs in base 2: 0..4, mean 2, s = sqrt(2.5), t = 2.776445: half = 2.776445 * sqrt(2.5) / sqrt(5) = 1.963243, and
-    # wider by 1 in as many effective observations as each run has beyond its median, some 100.
+    # wider by 2 in as many effective observations as each run has beyond its median, some 100.
     assert got.n_eff is not None and 900 < got.n_eff <= 1005
-    half = 1.963243 * (1 + 1 / (0.5 * got.n_eff / 5))
+    half = 1.963243 * (1 + 2 / (0.5 * got.n_eff / 5))
     assert got.value == pytest.approx(4.0)
     assert got.lo == pytest.approx(4.0 * 2**-half, rel=1e-6)
     assert got.hi == pytest.approx(4.0 * 2**half, rel=1e-6)

@@ -67,13 +67,13 @@ def test_the_study_at_the_planned_n(figure: str) -> None:
 @pytest.mark.parametrize(
     ("figure", "load", "n"),
     [
-        ("p50", 0.5, 129),
-        ("good fraction 0.99", 0.5, 730),
-        ("goodput", 0.5, 175),
-        ("p95 ratio", 0.5, 1757),
-        ("p50", 0.8, 300),
-        ("good fraction 0.99", 0.8, 8240),
-        ("cost per token", 0.8, 757),
+        ("p50", 0.5, 156),
+        ("good fraction 0.99", 0.5, 734),
+        ("goodput", 0.5, 186),
+        ("p95 ratio", 0.5, 1780),
+        ("p50", 0.8, 414),
+        ("good fraction 0.99", 0.8, 8600),
+        ("cost per token", 0.8, 932),
     ],
 )
 def test_the_study_on_the_reference_engine(
