@@ -259,7 +259,12 @@ def test_run_refuses_before_any_request(folder: Path, tmp_path: Path) -> None:
     assert code == 2 and "workload.input_tokens: 8 → 9" in line
     code, line = tfbench(folder, "gate", "--run", a, a, *policy)
     assert code == 2 and "--set load.repeats=5" in line
-    code, line = tfbench(folder, "gate", "--run", a, a, *policy, "--set", "load.repeats=5")
+    elsewhere = tmp_path / "loads.toml"
+    elsewhere.write_text("loads = [99]\n" + POLICY)
+    five = ["--set", "load.repeats=5"]
+    code, line = tfbench(folder, "gate", "--run", a, a, "--policy", str(elsewhere), *five)
+    assert code == 2 and "loads: 99 is not in the manifest; there are" in line
+    code, line = tfbench(folder, "gate", "--run", a, a, *policy, *five)
     assert code == 5
 
 
@@ -271,11 +276,27 @@ def test_compare_puts_what_got_worse_first_even_under_a_better_median(folder: Pa
     by_figure = {row["figure"]: row for row in rows if row["bucket"] is None}
     assert by_figure["ttft_p50_ms"]["says"] == "better" and by_figure["ttft_p50_ms"]["hi"] < 1.0
     says = [row["says"] for row in rows]
-    order = ["worse", "better", "undecided", "no data"]
-    assert says == sorted(says, key=order.index) and {"worse", "better", "undecided"} <= set(says)
+    order = ["worse", "hidden", "better", "undecided", "no data"]
+    places = ["hidden" if row["says"] != "worse" and row["hidden_by"] else row["says"] for row in rows]
+    assert places == sorted(places, key=order.index) and {"worse", "better", "undecided"} <= set(says)
     _, text = tfbench(folder, "compare", "base", "tail")
     counts = f"{says.count('worse')} worse, {says.count('better')} better, {says.count('undecided')} undecided"
     assert counts in text
+
+
+def test_compare_puts_an_undecided_tail_before_the_better_median(tmp_path: Path) -> None:
+    def some_tails(r: int) -> list[Any]:
+        values = latencies(r, arm=1) * 0.9
+        order = sorted(values)[int(0.97 * len(values))]
+        return answers([float(v * (0.6 + 0.6 * (r + 1) if v >= order else 1.0)) for v in values])
+
+    add_study(tmp_path / "w.duckdb", "base", lambda r: answers(latencies(r)))
+    add_study(tmp_path / "w.duckdb", "tails", some_tails)
+    rows = [row for row in compare(tmp_path, "base", "tails")["rows"] if row["bucket"] is None]
+    names = [row["figure"] for row in rows]
+    p99, p50 = rows[names.index("ttft_p99_ms")], rows[names.index("ttft_p50_ms")]
+    assert (p99["says"], p99["leans"], p99["hidden_by"], p50["says"]) == ("undecided", "worse", "ttft_p50_ms", "better")
+    assert names.index("ttft_p99_ms") < names.index("ttft_p50_ms")
 
 
 def test_compare_shows_the_bucket_that_the_whole_hides(folder: Path) -> None:

@@ -31,7 +31,7 @@ RATE = dataclasses.replace(
     candidate=Value(4.0, 2.0, 5.0, 9, None), bucket=None, bucket_by=None, verdict="INCONCLUSIVE", effect=0.9,
     further_repeats=7,
 )  # fmt: skip
-LOAD = GateLoad("inf", 5, True, True, (f"base {HOSTILE}: late",), 0, 5, True)
+LOAD = GateLoad("inf", 5, True, True, (f"base {HOSTILE}: late",), 5, 0, 5, 5, True)
 ARM = GateArm("study", HOSTILE, "left|", "m", "w", "s", False, {"name": HOSTILE})
 POLICY = parse_policy({"metric": [{"name": "e2e_p95_ms", "margin": {"relative": 0.05}}], "loads": [float("inf")]})
 RESULT = GateResult(
@@ -63,6 +63,15 @@ def test_what_has_no_number_is_left_out_of_the_benchmark_file_and_rates_are_turn
     assert (entry["name"], entry["unit"], entry["value"]) == (
         "1 ÷ goodput_requests_per_s at load inf", "s/requests", 0.25
     )  # fmt: skip
+
+
+def test_simulated_figures_are_marked_for_machines_too() -> None:
+    result = dataclasses.replace(RESULT, candidate=dataclasses.replace(ARM, simulated=True))
+    suite = ElementTree.fromstring(junit_xml(result))[0]
+    assert suite.get("name") == suite[0].get("classname") == "tfbench gate (SIMULATED)"
+    [entry] = smaller_is_better(result)
+    assert entry["name"].endswith(" (SIMULATED)")
+    assert "SIMULATED" not in junit_xml(RESULT)
 
 
 def test_the_document_fits_its_schema_and_has_no_infinity() -> None:

@@ -109,14 +109,17 @@ def _read(rules: Any, policy: Path, sides: Sequence[tuple[Any, Any]]) -> tuple[A
     if refused is not None:
         raise UsageError(refused)
     if rules.loads:
-        there = ", ".join(load_text(match.load) for match in matches) or "none"
-        missing = [load for load in rules.loads if load not in map(load_text, [match.load for match in matches])]
-        if missing:
-            told = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in both studies"
-            raise UsageError(f"{policy}: loads: {told}; there are {there}")
+        _check_loads(rules, policy, [load_text(match.load) for match in matches], "in both studies")
         matches = tuple(match for match in matches if load_text(match.load) in rules.loads)
     cells = build_cells(base, candidate, matches, rules.names, buckets=rules.buckets, edges=rules.edges)
     return matches, alike, cells
+
+
+def _check_loads(rules: Any, policy: Path, there: Sequence[str], where: str) -> None:
+    missing = [load for load in rules.loads if load not in there]
+    if missing:
+        told = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not {where}"
+        raise UsageError(f"{policy}: loads: {told}; there are {', '.join(there) or 'none'}")
 
 
 def _judge_stored(rules: Any, policy: Path, names: Sequence[str], warehouse: Sequence[Path] | None) -> Any:
@@ -167,8 +170,8 @@ def _run(
     warehouse: Sequence[Path] | None,
     workers: int,
 ) -> Any:
-    from tfbench.manifest import freeze, load_manifest
-    from tfbench.verdict.arms import differences_text
+    from tfbench.manifest import expand, freeze, load_manifest
+    from tfbench.verdict.arms import differences_text, load_text
 
     if warehouse is not None and len(warehouse) > 1:
         raise UsageError("--warehouse: --run keeps both arms in one warehouse; give one")
@@ -185,6 +188,8 @@ def _run(
             f"load.repeats = {base.load.repeats}, but the policy asks for min_repeats = {rules.min_repeats};"
             f" add --set load.repeats={rules.min_repeats}"
         )
+    planned = list(dict.fromkeys(load_text(plan.load_value) for plan in expand(base)))
+    _check_loads(rules, policy, planned, "in the manifest")
 
     from tfbench.cli.live import LiveWatcher
     from tfbench.study.arms import open_arms, run_arms
@@ -200,11 +205,18 @@ def _run(
     if judged.verdict != "FAIL":
         return result
     first = arms.repeats
-    with LiveWatcher() as watcher:
-        arms = run_arms(arms, watcher)
     again = confirming(rules, judged)
-    with open_sides(names, [path]) as sides:
-        fresh = [(con, arm.since(first)) for con, arm in sides]
-        matches, _, cells = _read(again, policy, fresh)
-        confirmed = judge(again, fresh[0][1], fresh[1][1], matches, cells)
+    for _ in range(_CONFIRMING_ROUNDS):
+        with LiveWatcher() as watcher:
+            arms = run_arms(arms, watcher)
+        with open_sides(names, [path]) as sides:
+            fresh = [(con, arm.since(first)) for con, arm in sides]
+            matches, _, cells = _read(again, policy, fresh)
+            confirmed = judge(again, fresh[0][1], fresh[1][1], matches, cells)
+        if confirmed.verdict != "INVALID":
+            break
     return gate_result(rules, fresh[0][1], fresh[1][1], alike, judged, confirmation=confirmed)
+
+
+_CONFIRMING_ROUNDS = 2
+"""Where unfit runs leave a confirmation with too few, as many are added once."""

@@ -65,7 +65,7 @@ def comparison_page(found: Comparison) -> str:
 
 def gate_page(result: GateResult) -> str:
     """The page of `gate --html`."""
-    runs = [(one.load, one.paired, one.repeats, one.repeats) for one in result.loads]
+    runs = [(one.load, one.paired, one.base_runs, one.candidate_runs) for one in result.loads]
     more = () if result.further_repeats is None else (f"About {more_repeats(result.further_repeats)} would decide.",)
     again = result.confirmation
     confirmed = () if again is None else (f"Run again at {100 * again.level:g} %: {again.verdict}", *again.reasons)

@@ -37,30 +37,43 @@ def verdict_document(result: GateResult) -> dict[str, Any]:
 def junit_xml(result: GateResult) -> str:
     """A test suite with a case per row, one for the runs' fitness, and one per load whose stability failed.
 
-    An INCONCLUSIVE row is a failure where the policy says so, else skipped; an INVALID measurement is an error.
+    An INCONCLUSIVE row is a failure where the policy says so, else skipped; an INVALID measurement is an error. So is a
+    FAIL that new runs didn't confirm.
     """
     cases: list[tuple[str, str | None, str]] = []
     invalid = result.verdict == "INVALID"
     cases.append(("measurement", "error" if invalid else None, "; ".join(result.reasons) if invalid else ""))
+    undecided = "failure" if result.exit_code == 1 and result.verdict == "INCONCLUSIVE" else "skipped"
+    stands = result.verdict == "FAIL"
+    tags = {"PASS": None, "FAIL": "failure" if stands else undecided, "INCONCLUSIVE": undecided, "WATCHED": "skipped"}
     for load in result.loads:
         if load.candidate_worse:
             told = (
-                f"candidate unstable in {load.candidate_unstable} of {load.repeats} runs, base in {load.base_unstable}"
+                f"candidate unstable in {load.candidate_unstable} of {load.candidate_runs} runs,"
+                f" base in {load.base_unstable} of {load.base_runs}"
             )
-            cases.append((f"stability at load {load.load}", "failure", told))
-    undecided = "failure" if result.exit_code == 1 and result.verdict == "INCONCLUSIVE" else "skipped"
-    tags = {"PASS": None, "FAIL": "failure", "INCONCLUSIVE": undecided, "WATCHED": "skipped"}
+            cases.append((f"stability at load {load.load}", tags["FAIL"], told + _unconfirmed(result)))
     for row in result.rows:
-        cases.append((row.name, tags[row.verdict], row_words(row)))
+        words = row_words(row) + (_unconfirmed(result) if row.verdict == "FAIL" else "")
+        cases.append((row.name + " (guard)" * row.guard, tags[row.verdict], words))
     count = {tag: str(sum(kind == tag for _, kind, _ in cases)) for tag in ("failure", "error", "skipped")}
     totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
-    root = ElementTree.Element("testsuites", {"name": _SUITE, **totals})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": _SUITE, **totals, "skipped": count["skipped"]})
+    named = {"name": _SUITE + _simulated_mark(result)}
+    root = ElementTree.Element("testsuites", named | totals)
+    suite = ElementTree.SubElement(root, "testsuite", named | totals | {"skipped": count["skipped"]})
     for name, tag, words in cases:
-        case = ElementTree.SubElement(suite, "testcase", classname=_SUITE, name=plain(name))
+        case = ElementTree.SubElement(suite, "testcase", classname=named["name"], name=plain(name))
         if tag is not None:
             ElementTree.SubElement(case, tag, message=plain(words))
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _simulated_mark(result: GateResult) -> str:
+    return " (SIMULATED)" if result.base.simulated or result.candidate.simulated else ""
+
+
+def _unconfirmed(result: GateResult) -> str:
+    return "" if result.verdict == "FAIL" else "; not confirmed by new runs"
 
 
 def step_summary(result: GateResult) -> str:
@@ -145,6 +158,7 @@ def smaller_is_better(result: GateResult) -> list[dict[str, Any]]:
         numbers = [None if x is None else turn(x) for x in (row.candidate.value, row.candidate.lo, row.candidate.hi)]
         if numbers[0] is None:
             continue
+        name += _simulated_mark(result)  # a series of its own
         entry: dict[str, Any] = {"name": name, "unit": unit, "value": numbers[0], "extra": row_words(row)}
         if numbers[1] is not None and numbers[2] is not None:
             entry["range"] = f"± {abs(numbers[2] - numbers[1]) / 2:.3g}"

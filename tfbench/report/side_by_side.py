@@ -85,7 +85,7 @@ def print_gate(result: GateResult, file: IO[str] | None = None, width: int | Non
         again = result.confirmation
         lines.append(Text(f"Run again at {100 * again.level:g} %: {again.verdict}", style=COLOURS[again.verdict]))
         lines += [Text(f"· {plain(reason)}") for reason in again.reasons]
-    runs = runs_words([(one.load, one.paired, one.repeats, one.repeats) for one in result.loads])
+    runs = runs_words([(one.load, one.paired, one.base_runs, one.candidate_runs) for one in result.loads])
     lines.append(Text(f"Each bound holds with {100 * result.policy.level:g} %. K: {runs or 'no load'}", style="dim"))
     left_out = [f"left out: {why}" for load in result.loads for why in load.left_out]
     lines += [Text(plain(note), style="dim") for note in (*result.notes, *left_out)]

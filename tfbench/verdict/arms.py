@@ -153,6 +153,16 @@ def match_runs(base: Arm, candidate: Arm) -> tuple[Match, ...]:
     return tuple(_match(load, base.fit(load), candidate.fit(load)) for load in sorted(loads, key=load_order))
 
 
+def missing_loads(base: Arm, candidate: Arm) -> list[str]:
+    """Loads that only one of two arms has, in words."""
+    found = []
+    for name, arm, other in (("base", base, candidate), ("candidate", candidate, base)):
+        alone = [load_text(load) for load in arm.loads if load not in other.loads]
+        if alone:
+            found.append(f"only the {name} has load {', '.join(alone)}: left out")
+    return found
+
+
 def _match(load: float | None, base: Sequence[ArmRun], candidate: Sequence[ArmRun]) -> Match:
     ours, theirs = ({run.repeat: run for run in runs} for runs in (base, candidate))
     both = [(ours[repeat], theirs[repeat]) for repeat in sorted(ours) if repeat in theirs]
@@ -216,6 +226,10 @@ def likeness(base: Arm, candidate: Arm, matches: Sequence[Match]) -> Likeness:
     if any(one.path.startswith("cost.") for one in found):
         notes.append("prices differ: figures of cost compare them too")
     unjudged = sum(not run.judged for arm in (base, candidate) for run in arm.runs)
+    if not same_test and not test:
+        notes.append(
+            "the workload_ids differ though no key of the manifests does: they were made by different versions"
+        )
     if unjudged:
         notes.append(f"{unjudged} runs were never judged: nobody knows whether they are valid")
     if base.simulated or candidate.simulated:

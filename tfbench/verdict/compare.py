@@ -13,7 +13,7 @@ from tfbench.metrics import FIGURES, combined, length_of
 from tfbench.stats.effect import Effect
 from tfbench.stats.multiple import benjamini_hochberg
 from tfbench.stats.paired import difference_interval, ratio_interval
-from tfbench.verdict.arms import Arm, Likeness, Match, load_text
+from tfbench.verdict.arms import Arm, Likeness, Match, load_text, missing_loads
 from tfbench.verdict.cells import Cell, effect_of
 from tfbench.verdict.gate_document import Value
 
@@ -132,14 +132,14 @@ def compare(
         if _newly_unstable(one)
     ]
     warnings += [f"left out: {why}" for one in loads for why in one.left_out]
-    notes = [*alike.notes, *_missing_loads(base, candidate)]
+    notes = [*alike.notes, *missing_loads(base, candidate)]
     if any(not one.paired for one in loads):
         notes.append("the arms' schedules differ: runs are not paired, and intervals are wider for it")
     return Comparison(
         schema=SCHEMA,
         base=_arm(base),
         candidate=_arm(candidate),
-        same_test=not alike.test,
+        same_test=base.workload_id == candidate.workload_id,
         attribution=alike.attribution,
         differences=tuple(
             {"path": one.path, "base": one.a, "candidate": one.b, "primary": one.primary}
@@ -180,15 +180,6 @@ def _unstable_in(match: Match) -> str | None:
         if 2 * unstable > len(runs):
             return f"withheld: {name} is unstable in {unstable} of {len(runs)} runs"
     return None
-
-
-def _missing_loads(base: Arm, candidate: Arm) -> list[str]:
-    found = []
-    for name, arm, other in (("base", base, candidate), ("candidate", candidate, base)):
-        alone = [load_text(load) for load in arm.loads if load not in other.loads]
-        if alone:
-            found.append(f"only the {name} has load {', '.join(alone)}: left out")
-    return found
 
 
 def _effect(cell: Cell, unstable: str | None) -> Effect | str:
@@ -265,7 +256,9 @@ def _hidden_marked(rows: Sequence[CompareRow]) -> list[CompareRow]:
 
 
 def _worst_first(row: CompareRow) -> tuple[Any, ...]:
-    group = {"worse": 0, "better": 1, "undecided": 2 if row.leans == "worse" else 3, "no data": 4}[row.says]
+    group = {"worse": 0, "better": 2, "undecided": 3 if row.leans == "worse" else 4, "no data": 5}[row.says]
+    if group and row.hidden_by is not None:
+        group = 1  # a better median or whole must not stand before it
     size = 0.0
     if row.says != "no data":
         size = (

@@ -3,7 +3,7 @@
 | verdict | when |
 |---|---|
 | FAIL | a row is shown to be worse than its margin, or the candidate is unstable where the base is stable |
-| INVALID | a load has fewer valid runs than the policy asks for, or no answer in the base |
+| INVALID | a load has fewer valid runs than the policy asks for, none in the candidate, or no answer in the base |
 | PASS | every row is shown to be no worse than its margin |
 | INCONCLUSIVE | else |
 
@@ -26,7 +26,7 @@ from tfbench.stats.equivalence import Margin, against_margin
 from tfbench.stats.multiple import holm
 from tfbench.stats.paired import difference_interval, ratio_interval
 from tfbench.stats.plan import repeats_to_decide
-from tfbench.verdict.arms import Arm, Likeness, Match, load_text
+from tfbench.verdict.arms import Arm, Likeness, Match, load_text, missing_loads
 from tfbench.verdict.cells import Cell, effect_of
 from tfbench.verdict.gate_document import (
     SCHEMA,
@@ -71,7 +71,7 @@ def judge(policy: Policy, base: Arm, candidate: Arm, matches: Sequence[Match], c
         else:
             rows.append(_row(policy, rule, cell, effect, (test.p_fine, test.p_worse, next(adjusted))))
     rows.sort(key=_worst_first)
-    verdict, reasons = _overall(policy, loads, rows)
+    verdict, reasons = _overall(policy, loads, rows, _not_run(policy, base, candidate))
     further = [row.further_repeats for row in rows if row.verdict == "INCONCLUSIVE"]
     known = [one for one in further if one is not None]
     ask = max(known) if verdict == "INCONCLUSIVE" and known and len(known) == len(further) else None
@@ -88,11 +88,16 @@ def gate_result(
     confirmation: Judged | None = None,
     notes: Sequence[str] = (),
 ) -> GateResult:
-    """The document: `judged`, or what became of it when a FAIL was run again and came back otherwise."""
+    """The document: `judged`, or what became of it when a FAIL was run again and came back otherwise.
+
+    New runs that are INVALID refute nothing and confirm nothing: so is the verdict.
+    """
     verdict, reasons = judged.verdict, judged.reasons
-    if confirmation is not None and verdict == "FAIL" and confirmation.verdict != "FAIL":
-        verdict = "INCONCLUSIVE"
-        reasons = (f"the FAIL was not confirmed by new runs ({confirmation.verdict})", *reasons)
+    if confirmation is not None and verdict == "FAIL" and not _failed(judged) & _failed(confirmation):
+        verdict = "INVALID" if confirmation.verdict == "INVALID" else "INCONCLUSIVE"
+        told = "another row failed" if confirmation.verdict == "FAIL" else confirmation.verdict
+        reasons = (f"the FAIL was not confirmed by new runs ({told})", *confirmation.reasons, *reasons)
+    notes = (*alike.notes, *missing_loads(base, candidate), *notes)
     return GateResult(
         schema=SCHEMA,
         tfbench_version=VERSION,
@@ -102,7 +107,7 @@ def gate_result(
         further_repeats=judged.further_repeats,
         policy=policy,
         attribution=alike.attribution,
-        notes=(*alike.notes, *notes),
+        notes=notes,
         base=_arm(base),
         candidate=_arm(candidate),
         loads=judged.loads,
@@ -121,10 +126,30 @@ def confirming(policy: Policy, judged: Judged) -> Policy:
     return dataclasses.replace(policy, metrics=rules, level=policy.confirm_level)
 
 
+def _failed(judged: Judged) -> set[tuple[str, ...]]:
+    """What failed: rows by load, figure and bucket, and loads whose stability did."""
+    rows = {
+        (row.load, row.figure, row.bucket_by or "", row.bucket or "") for row in judged.rows if row.verdict == "FAIL"
+    }
+    return rows | {(load.load,) for load in judged.loads if load.candidate_worse}
+
+
 def _guard(policy: Policy) -> tuple[MetricRule, ...]:
-    if any(rule.name == GUARD for rule in policy.metrics):
+    """The rule that watches failures, unless the policy has one that lets no more pass."""
+    guard = Margin(policy.failed_margin, False)
+    if any(
+        rule.name == GUARD and rule.direction == "higher" and rule.margin.size <= guard.size for rule in policy.metrics
+    ):
         return ()
-    return (MetricRule(GUARD, Margin(policy.failed_margin, False), "higher", (), False),)
+    return (MetricRule(GUARD, guard, "higher", (), False),)
+
+
+def _not_run(policy: Policy, base: Arm, candidate: Arm) -> list[str]:
+    """Loads of the base that the candidate of the same test has no run at, in words."""
+    if base.workload_id != candidate.workload_id:
+        return []  # loads that differ were allowed to
+    missing = [load_text(load) for load in base.loads if load not in candidate.loads]
+    return [f"the candidate has no run at load {one}" for one in missing if not policy.loads or one in policy.loads]
 
 
 def _is_guard(policy: Policy, rule: MetricRule) -> bool:
@@ -147,6 +172,8 @@ def _load(policy: Policy, base: Arm, candidate: Arm, match: Match) -> GateLoad:
         left_out=left_out,
         base_unstable=unstable[0],
         candidate_unstable=unstable[1],
+        base_runs=len(match.base),
+        candidate_runs=len(match.candidate),
         candidate_worse=match.k >= policy.min_repeats
         and _newly_unstable(unstable[0], len(match.base), unstable[1], len(match.candidate), policy.alpha),
     )
@@ -167,9 +194,12 @@ def _newly_unstable(base: int, of_base: int, candidate: int, of_candidate: int, 
 
 def _effect(cell: Cell, rule: MetricRule, load: GateLoad) -> Effect | str:
     if cell.figure.kind in _WITHHELD:
-        for name, unstable in (("base", load.base_unstable), ("candidate", load.candidate_unstable)):
-            if 2 * unstable > load.repeats:
-                return f"withheld: {name} is unstable in {unstable} of {load.repeats} runs, so it grows with the run"
+        for name, unstable, runs in (
+            ("base", load.base_unstable, load.base_runs),
+            ("candidate", load.candidate_unstable, load.candidate_runs),
+        ):
+            if 2 * unstable > runs:
+                return f"withheld: {name} is unstable in {unstable} of {runs} runs, so it grows with the run"
     return effect_of(cell, relative=rule.margin.relative)
 
 
@@ -243,31 +273,41 @@ def _head(rule: MetricRule, cell: Cell, guard: bool) -> dict[str, Any]:
 
 
 def _worst_first(row: GateRow) -> tuple[Any, ...]:
-    # Among equals the one furthest beyond its limit: an infinite effect first.
+    # Among failures the one that is the most of its margins away from the base: an infinite effect first.
     p = row.p_worse if row.p_worse is not None else 1.0
-    size = (
-        math.inf if row.effect is None else abs(math.log(row.effect)) if row.scale == "ratio" and row.effect > 0 else 0
-    )
+    far, size = _margins(row)
     return (
         _ORDER[row.verdict],
         not row.critical,
         row.guard,
-        p if row.verdict != "FAIL" else -size,
+        *((-far, -size) if row.verdict == "FAIL" else (p, 0.0)),
         list(FIGURES).index(row.figure),
     )
 
 
-def _overall(policy: Policy, loads: Sequence[GateLoad], rows: Sequence[GateRow]) -> tuple[GateVerdict, tuple[str, ...]]:
+def _margins(row: GateRow) -> tuple[float, float]:
+    """How far from the base a row is, in margins and by itself."""
+    if row.effect is None or (row.scale == "ratio" and row.effect <= 0.0):
+        return math.inf, math.inf
+    logs = row.scale == "ratio"
+    size, margin = (abs(math.log(x) if logs else x) for x in (row.effect, row.limit))
+    return (size / margin if margin > 0.0 else math.inf), size
+
+
+def _overall(
+    policy: Policy, loads: Sequence[GateLoad], rows: Sequence[GateRow], not_run: Sequence[str]
+) -> tuple[GateVerdict, tuple[str, ...]]:
     reasons = [
-        f"at load {one.load} the candidate is unstable in {one.candidate_unstable} of {one.repeats} runs,"
-        f" the base in {one.base_unstable}"
+        f"at load {one.load} the candidate is unstable in {one.candidate_unstable} of {one.candidate_runs} runs,"
+        f" the base in {one.base_unstable} of {one.base_runs}"
         for one in loads
         if one.candidate_worse
     ]
     reasons += [f"{row.name}: {row_words(row)}" for row in rows if row.verdict == "FAIL"]
     if reasons:
         return "FAIL", tuple(reasons)
-    unfit = [_thin_words(policy, one) for one in loads if not one.enough] + _nothing_to_judge_by(rows)
+    unfit = [_thin_words(policy, one) for one in loads if not one.enough]
+    unfit += [*not_run, *_nothing_to_judge_by(rows)]
     if unfit or not loads:
         return "INVALID", tuple(unfit) or ("no load point is in both studies",)
     open_rows = [row for row in rows if row.verdict == "INCONCLUSIVE"]
@@ -307,7 +347,7 @@ def _nothing_to_judge_by(rows: Sequence[GateRow]) -> list[str]:
                 found.append(f"at load {row.load} there is no attempt in the {' and the '.join(empty)}")
             elif row.base.value == 0.0:
                 found.append(f"at load {row.load} the base answered nothing well")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _thin_words(policy: Policy, load: GateLoad) -> str:

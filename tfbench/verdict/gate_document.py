@@ -73,14 +73,16 @@ class GateRow:
 
 @dataclass(frozen=True)
 class GateLoad:
-    """One load: how many runs were compared, which were left out and why, how many were unstable."""
+    """One load: how many runs (of either arm) were compared, which were left out and why, how many were unstable."""
 
     load: str
     repeats: int
     paired: bool
     enough: bool
     left_out: tuple[str, ...]
+    base_runs: int
     base_unstable: int
+    candidate_runs: int
     candidate_unstable: int
     candidate_worse: bool
 
