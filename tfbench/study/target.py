@@ -58,7 +58,7 @@ def parse_target(text: str) -> Target:
         raise UsageError(f"--target {name}: gaps belong to requests; set slo.icl_ms and give good_fraction")
     if figure is None or not _usable(figure):
         near = difflib.get_close_matches(name, usable, 3) or ["good_fraction", "ttft_p95_ms"]
-        why = "no such figure" if figure is None else "no fraction and no quantile of the system's latency"
+        why = "no such figure" if figure is None else "no fraction, and no quantile of latency that failures count in"
         raise UsageError(f"--target {name}: {why}; for example {', '.join(near)}")
     right = ">" if figure.p is None else "<"
     if given and given != right:
@@ -76,7 +76,8 @@ def parse_target(text: str) -> Target:
 
 
 def _usable(figure: FigureDef) -> bool:
-    return figure.kind in {"fraction", "quantile"} and not figure.name.startswith("client_lag")
+    """Fractions and quantiles of the system's latency that failures count in."""
+    return figure.kind in {"fraction", "quantile"} and not figure.name.startswith(("client_lag", "ttft_ok"))
 
 
 def read_sample(con: duckdb.DuckDBPyConnection, run_id: str, target: Target) -> Flags:
