@@ -91,6 +91,15 @@ def test_what_ends_a_stream_waits_for_its_time_and_is_sent_last(sender: Sender) 
         assert [one.written for one in jobs] == stops
 
 
+def test_nothing_is_sent_in_the_first_half_of_a_step(sender: Sender) -> None:
+    with pairs(MANY) as sockets:
+        due_ns = time.monotonic_ns() + 2_000_000
+        jobs = [job(near.fileno(), due_ns) for near, _ in sockets]
+        begin_ns, _ = sender.send([(one, 1, b"event") for one in jobs], due_ns, due_ns - 100_000)
+        assert begin_ns == due_ns - 50_000
+        assert min(one.record.sent_ns[0] for one in jobs) >= begin_ns
+
+
 def test_sends_are_centred_on_when_they_are_due_by_what_they_take(sender: Sender) -> None:
     shared, alone = sender._is_shared(MANY), sender._each_ns[False]
     assert shared == (sender._helper is not None)

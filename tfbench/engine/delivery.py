@@ -128,14 +128,15 @@ class Sender:
         each_ns = self._each_ns[self._is_shared(events)]
         return round(max(0.0, min(each_ns * (events - 1) / 2, each_ns * (events - last), _MOST_LEAD_NS)))
 
-    def send(self, events: list[Event], due_ns: int) -> tuple[int, int]:
+    def send(self, events: list[Event], due_ns: int, start_ns: int = 0) -> tuple[int, int]:
         """Wait, busily, until the sends are to begin, then send each event and note when; not over before `due_ns`.
 
-        Returns when they were to begin and when they began. Without events that is `due_ns`.
+        `start_ns`: of the step that ends then; nothing is sent in its first half. Returns when the sends were to begin
+        and when they began. Without events that is `due_ns`.
         """
         ordered = sorted(events, key=_ends)
         last = sum(map(_ends, events))
-        begin_ns = due_ns - self.lead_ns(len(events), last)
+        begin_ns = max(due_ns - self.lead_ns(len(events), last), (start_ns + due_ns) // 2)
         burst = _Burst(ordered, begin_ns, len(events) - last, due_ns)
         shared = self._is_shared(len(events))
         if shared:

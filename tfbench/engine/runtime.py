@@ -150,7 +150,8 @@ class Runtime:
         self._deadline_ns = step.start_ns + lasts_ns
         margin_ns = max(min(self._margin_ns, _MOST_MARGIN_SHARE * lasts_ns), self._spin_ns)
         tokens = step.work.decode_seqs + step.work.prefill_seqs
-        self._timer.arm(self._deadline_ns - self._sender.lead_ns(tokens) - round(margin_ns + self._prepare_ns * tokens))
+        lead_ns = min(self._sender.lead_ns(tokens), lasts_ns / 2)
+        self._timer.arm(self._deadline_ns - round(lead_ns + margin_ns + self._prepare_ns * tokens))
 
     def _end_step(self) -> None:
         """Woken shortly before the step's end: make everything ready, wait for it, send.
@@ -167,7 +168,7 @@ class Runtime:
             result = self.scheduler.finish_step(step, deadline_ns)
             events = self._events(result.emitted, deadline_ns)
             ready_ns = time.monotonic_ns()
-            begin_ns, began_ns = self._sender.send(events, deadline_ns)
+            begin_ns, began_ns = self._sender.send(events, deadline_ns, step.start_ns)
         finally:
             gc.enable()
         self._learn(ready_ns - woken_ns, len(result.emitted), late=ready_ns > begin_ns)
