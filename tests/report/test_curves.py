@@ -66,6 +66,17 @@ def test_a_point_is_dominated_where_another_is_surely_better_in_one_and_not_wors
     assert json_document(sample.data())["operating_curve"][-1]["dominated_by"] == "4"
 
 
+def test_a_load_is_dominated_where_a_lower_one_gives_more_goodput() -> None:
+    sample = Sample()
+    # TPOT is withheld where the backlog grows, so that the two planes alone couldn't tell.
+    for load, goodput in ((2.0, 2.0), (4.0, 3.9), (8.0, 3.8), (16.0, 0.5)):
+        sample.add_runs(load, 5)
+        sample.add_figure(load, "throughput_output_tokens_per_s", "tokens/s", 100.0 * load)
+        sample.add_figure(load, "goodput_requests_per_s", "requests/s", goodput)
+    points = operating_points(sample.data())
+    assert [one.dominated_by.value if one.dominated_by else None for one in points] == [None, None, None, 2.0]
+
+
 def test_bands_are_the_hulls_of_neighbouring_intervals() -> None:
     assert hull([(0, 0), (2, 0), (1, 1), (2, 2), (0, 2), (1, 0)]) == [(0, 0), (2, 0), (2, 2), (0, 2)]
     assert hull([(1, 1), (1, 1)]) == [(1, 1)]

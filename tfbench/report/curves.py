@@ -20,7 +20,8 @@ _EMPTY = Figure(LoadPoint(0.0), "", "", None, None, None, None, None, None, None
 class OperatingPoint:
     """One load point: output tokens per second of the system and of a user, TTFT, goodput, cost.
 
-    `dominated_by` is a load point that gives more of one (beyond both intervals) and no less of the other.
+    `dominated_by` is a load point that gives more of the first two (beyond both intervals) and no less of the other, or
+    a lower load of the same arm with more goodput (likewise): beyond it the system gives less for being asked more.
     """
 
     load: LoadPoint
@@ -75,10 +76,16 @@ def _figure(data: ReportData, load: LoadPoint, name: str) -> Figure:
 
 
 def _dominates(a: OperatingPoint, b: OperatingPoint) -> bool:
+    if a.load.arm == b.load.arm and a.load.value < b.load.value and _surely_more(a.goodput, b.goodput):
+        return True
     pairs = ((a.system, b.system), (a.user, b.user))
     if any(x.value is None or y.value is None or x.value < y.value for x, y in pairs):
         return False
-    return any(x.lo is not None and y.hi is not None and x.lo > y.hi for x, y in pairs)
+    return any(_surely_more(x, y) for x, y in pairs)
+
+
+def _surely_more(x: Figure, y: Figure) -> bool:
+    return x.lo is not None and y.hi is not None and x.lo > y.hi
 
 
 def curve_drawings(data: ReportData) -> tuple[Drawing, ...]:
@@ -94,7 +101,7 @@ def curve_drawings(data: ReportData) -> tuple[Drawing, ...]:
             "operating",
             "What the system gives against what a user gets",
             "Up and to the right is better; points bear their load. Grey: dominated, another point gives more of one, "
-            "beyond both intervals, and no less of the other.",
+            "beyond both intervals, and no less of the other, or a lower load more goodput.",
             points,
             [(one.user, one.system) for one in points],
             (user, "output tokens/s of the system"),
