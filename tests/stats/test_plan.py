@@ -49,6 +49,10 @@ def test_how_many_more_would_decide() -> None:
     far = StudentEffect(0.0, 0.025, 4.0, 5, "")
     needed = [repeats_to_decide(one, limit, "lower", 0.95) for one in (near, far)]
     assert needed[0] is not None and needed[1] is not None and needed[0] > needed[1] > 5
+    # Too bad among twenty rows takes more than alone; fine takes no more.
+    worse = StudentEffect(limit + 0.03, 0.02, 4.0, 5, "")
+    assert repeats_to_decide(worse, limit, "lower", 0.95) < repeats_to_decide(worse, limit, "lower", 0.95, rows=20)
+    assert repeats_to_decide(far, limit, "lower", 0.95) == repeats_to_decide(far, limit, "lower", 0.95, rows=20)
     assert repeats_to_decide(StudentEffect(limit, 0.02, 4.0, 5, ""), limit, "lower", 0.95) is None
     shares = FractionEffect(1.0, 100.0, 1.0, 100.0, 5, "")
     told = repeats_to_decide(shares, -0.01, "higher", 0.95)

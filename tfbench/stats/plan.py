@@ -56,9 +56,11 @@ def sd_upper(sd: float, df: float, confidence: float = 0.8) -> float:
 
 
 def repeats_to_decide(
-    effect: Effect, limit: float, direction: Direction, level: float, power: float = 0.8
+    effect: Effect, limit: float, direction: Direction, level: float, power: float = 0.8, *, rows: int = 1
 ) -> int | None:
     """Repeats in all with which an undecided effect would be shown fine or too bad, if its estimate and spread hold.
+
+    rows: how many are tested together; "too bad" is shown at (1 - level) / rows, where Holm begins.
 
     The estimate is moved towards the limit by what chance may do with probability 1 - power. None where it takes more
     than 1000: the effect lies at its limit.
@@ -72,7 +74,7 @@ def repeats_to_decide(
         luck = z * grown.spread
         fine = against_margin(grown, limit - luck if direction == "lower" else limit + luck, direction).p_fine
         worse = against_margin(grown, limit + luck if direction == "lower" else limit - luck, direction).p_worse
-        return min(fine, worse) <= alpha
+        return fine <= alpha or worse <= alpha / rows
 
     if not decides(MOST_REPEATS):
         return None

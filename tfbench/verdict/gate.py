@@ -63,18 +63,20 @@ def judge(policy: Policy, base: Arm, candidate: Arm, matches: Sequence[Match], c
         None if isinstance(effect, str) else against_margin(effect, rule.margin.limit(rule.direction), rule.direction)
         for rule, _, effect in entries
     ]
-    adjusted = iter(holm([one.p_worse for one in tested if one is not None]).tolist())
+    known = [one.p_worse for one in tested if one is not None]
+    adjusted = iter(holm(known).tolist())
     rows = []
     for (rule, cell, effect), test in zip(entries, tested, strict=True):
         if isinstance(effect, str) or test is None:
             rows.append(_blank_row(rule, cell, str(effect), _is_guard(policy, rule)))
         else:
-            rows.append(_row(policy, rule, cell, effect, (test.p_fine, test.p_worse, next(adjusted))))
+            ps = (test.p_fine, test.p_worse, next(adjusted))
+            rows.append(_row(policy, rule, cell, effect, ps, len(known)))
     rows.sort(key=_worst_first)
     verdict, reasons = _overall(policy, loads, rows, _not_run(policy, base, candidate))
     further = [row.further_repeats for row in rows if row.verdict == "INCONCLUSIVE"]
-    known = [one for one in further if one is not None]
-    ask = max(known) if verdict == "INCONCLUSIVE" and known and len(known) == len(further) else None
+    asked = [one for one in further if one is not None]
+    ask = max(asked) if verdict == "INCONCLUSIVE" and asked and len(asked) == len(further) else None
     return Judged(verdict, policy.level, reasons, loads, tuple(rows), ask)
 
 
@@ -203,7 +205,9 @@ def _effect(cell: Cell, rule: MetricRule, load: GateLoad) -> Effect | str:
     return effect_of(cell, relative=rule.margin.relative)
 
 
-def _row(policy: Policy, rule: MetricRule, cell: Cell, effect: Effect, p: tuple[float, float, float]) -> GateRow:
+def _row(
+    policy: Policy, rule: MetricRule, cell: Cell, effect: Effect, p: tuple[float, float, float], tested: int
+) -> GateRow:
     p_fine, p_worse, p_adjusted = p
     limit = rule.margin.limit(rule.direction)
     guard = _is_guard(policy, rule)
@@ -216,7 +220,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, effect: Effect, p: tuple[
         verdict = "PASS"
     further = None
     if verdict == "INCONCLUSIVE" and short is None:
-        total = repeats_to_decide(effect, limit, rule.direction, policy.level)
+        total = repeats_to_decide(effect, limit, rule.direction, policy.level, rows=tested)
         further = None if total is None else max(1, total - effect.k)
     told = (ratio_interval if rule.margin.relative else difference_interval)(effect, 2.0 * policy.level - 1.0)
     return GateRow(
