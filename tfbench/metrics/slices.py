@@ -112,7 +112,7 @@ class Length:
 
 
 def length_of(figure: FigureDef, samples: Sequence[Sample], *, resolved: float = 0.0) -> Length | None:
-    """None without data. `resolved`: for fractions, how far from 0 or 1 shares needn't be told apart."""
+    """None without data. `resolved`: how far from 0 or 1 shares (of rates, the counted ones) needn't be told apart."""
     known = [sample for sample in samples if sample.data is not None]
     if not known:
         return None
@@ -120,21 +120,25 @@ def length_of(figure: FigureDef, samples: Sequence[Sample], *, resolved: float =
         return _quantile_length(figure, [sample.data for sample in known])
     if figure.kind == "fraction":
         flags = [sample.data.value for sample in known]
-        share = float(np.concatenate(flags).mean())
-        rarer = max(min(share, 1.0 - share), resolved)
-        tau, slow = _stretches(flags, worth_of_each(flags, None), min(share, 1.0 - share))
-        at_all = planned_attempts_for_rates(tau, slow)
-        needed = planned_attempts_for_fraction(rarer, tau, slow) if 0.0 < rarer < 1.0 else at_all
+        rarer, found = _rarer(flags, resolved)
+        fraction = 0.0 < rarer < 1.0
+        needed = planned_attempts_for_fraction(rarer, *found) if fraction else planned_attempts_for_rates(*found)
         return Length(min(map(len, flags)), needed, None)
-    events = [sample.data.events() for sample in known]
+    events = min(sample.data.events() for sample in known)
+    reason = next(iter(few_events_reason([sample.data.events() for sample in known])), None)
     flags = [sample.counted.value for sample in known if sample.counted is not None and len(sample.counted.value)]
     if not flags:
-        return Length(min(events), SETTLED_EVENTS, next(iter(few_events_reason(events)), None))
-    share = float(np.concatenate(flags).mean())
+        return Length(events, SETTLED_EVENTS, reason)
     n = min(map(len, flags))
-    found = _stretches(flags, worth_of_each(flags, None), min(share, 1.0 - share))
-    settles = math.ceil(SETTLED_EVENTS * n / max(1, min(events)))
-    return Length(n, max(settles, planned_attempts_for_rates(*found)), next(iter(few_events_reason(events)), None))
+    settles = math.ceil(SETTLED_EVENTS * n / max(1, events))
+    return Length(n, max(settles, planned_attempts_for_rates(*_rarer(flags, resolved)[1])), reason)
+
+
+def _rarer(flags: Sequence[Any], resolved: float) -> tuple[float, tuple[float, float]]:
+    """The share of the rarer kind, `resolved` at least; tau and slow of a plan."""
+    share = float(np.concatenate(flags).mean())
+    rarer = max(min(share, 1.0 - share), resolved)
+    return rarer, _stretches(flags, worth_of_each(flags, None), rarer)
 
 
 def _quantile_length(figure: FigureDef, data: Sequence[Any]) -> Length:
