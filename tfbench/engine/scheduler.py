@@ -156,9 +156,9 @@ class Scheduler:
         kv = self.kv
         if kv is None or kv.total is None:
             return slots
-        room, places = kv.available, 0
+        room, places, claimed = kv.available, 0, set[int]()
         for seq in itertools.chain(self._waiting.values(), (last,)):
-            room -= kv.blocks_for(seq.target - kv.cached_tokens(seq.target, seq.blocks))
+            room -= kv.takes(seq.target, seq.blocks, claimed)
             if room < 0 or places == slots:
                 break
             places += 1

@@ -148,7 +148,10 @@ def smaller_is_better(result: GateResult) -> list[dict[str, Any]]:
     is left out: the format has no null.
     """
     entries = []
+    listed = {row.name for row in result.rows if not row.guard}
     for row in result.rows:
+        if row.guard and row.name in listed:
+            continue  # the same figure once more, under its other margin
         name, unit, turn = row.name, row.unit, _same
         if row.direction == "higher":
             fraction = FIGURES[row.figure].kind == "fraction"

@@ -111,9 +111,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         repeats = _by_growth(effect, limit, rule, policy.level, power)
     if repeats is None and reason is None:
         reason = f"takes more than {MOST_REPEATS} repeats: the margin is tight for this noise; make runs longer"
-    # Shares closer to 0 or 1 than the margin needn't be told apart.
-    resolved = abs(math.expm1(limit)) if rule.margin.relative else abs(limit)
-    lengths = [length_of(cell.figure, arm, resolved=resolved) for arm in (cell.base, cell.candidate)]
+    lengths = [length_of(cell.figure, arm, resolved=_resolved(rule, cell)) for arm in (cell.base, cell.candidate)]
     known = [one for one in lengths if one is not None]
     factor = _factor(known)
     if factor is not None:
@@ -134,6 +132,14 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         length_factor=factor,
         reason=reason,
     )
+
+
+def _resolved(rule: MetricRule, cell: Cell) -> float:
+    """The margin as a share of the base: attempts rarer than that needn't be told apart."""
+    if rule.margin.relative or cell.figure.kind == "fraction":
+        return rule.margin.size
+    values = [one.value for one in cell.base if one.value is not None and 0.0 < one.value < math.inf]
+    return rule.margin.size * len(values) / math.fsum(values) if values else 0.0
 
 
 def _factor(lengths: Sequence[Length]) -> float | None:

@@ -73,6 +73,18 @@ class KvCache:
         """What `open` would find computed of `tokens` tokens whose first full blocks have `keys`."""
         return min(len(self._match(keys)) * self.block_tokens, tokens - 1)
 
+    def takes(self, tokens: int, keys: Items[int], claimed: set[int]) -> int:
+        """How many of the available blocks `open` would take after others that take those in `claimed`.
+
+        The cached blocks that it would share, and nobody uses yet, are added to `claimed`.
+        """
+        shared = self._match(keys)
+        if len(shared) * self.block_tokens >= tokens:
+            shared.pop()
+        idle = {node.block for node in shared if node.refs == 0} - claimed
+        claimed |= idle
+        return self.blocks_for(tokens) - len(shared) + len(idle)
+
     def open(self, tokens: int, keys: Items[int]) -> BlockTable | None:
         """A table for `tokens` tokens whose first full blocks have `keys`; None while there aren't enough blocks.
 
