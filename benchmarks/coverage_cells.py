@@ -33,10 +33,10 @@ from tfbench.stats.correlation import worth_together
 from tfbench.stats.quantile import Clusters, sample_quantile
 from tfbench.stats.ratio import RatioRun
 from tfbench.stats.sample_size import (
+    plan_times,
     planned_attempts,
     planned_attempts_for_fraction,
     planned_attempts_for_rates,
-    tau_limit,
 )
 
 QUEUES = {service.name: service for service in (EXPONENTIAL, HEAVY)}
@@ -143,13 +143,12 @@ def plan(system: str, figure: str, load: float, folder: Path | None = None) -> i
         pilot, owners = [one for one, _ in gaps], [owner for _, owner in gaps]
     edge = sample_quantile(np.concatenate(pilot), share)
     worth = worth_together([one <= edge for one in pilot], owners)
-    beyond = min(worth.n_eff * min(share, 1.0 - share), worth.draws)
-    tau, slow = (tau_limit(max(1.0, requests / one), beyond) for one in (worth.n_eff, worth.spells))
+    times = plan_times([requests], [worth], min(share, 1.0 - share))
     if _is_quantile(figure):
-        return planned_attempts(share, tau, slow)
+        return planned_attempts(share, *times)
     if figure.startswith("good"):
-        return planned_attempts_for_fraction(share, tau, slow)
-    return planned_attempts_for_rates(tau, slow)
+        return planned_attempts_for_fraction(share, *times)
+    return planned_attempts_for_rates(*times)
 
 
 @cache

@@ -4,7 +4,7 @@ from tfbench.metrics.checks import Spans, in_flight_spans
 from tfbench.metrics.definitions import FIGURES, FigureDef
 from tfbench.metrics.facts import attempt_figures, counts, outcomes
 from tfbench.metrics.figures import figures, run_figures
-from tfbench.metrics.slices import Bucket, Length, Sample, bucket_samples, combined, length_of
+from tfbench.metrics.slices import Bucket, Length, Sample, bucket_samples, combined, length_of, short_reason
 
 __all__ = [
     "FIGURES",
@@ -22,4 +22,5 @@ __all__ = [
     "length_of",
     "outcomes",
     "run_figures",
+    "short_reason",
 ]

@@ -22,15 +22,15 @@ from tfbench.metrics.figures import (
 )
 from tfbench.metrics.samples import Flags, attempt_flags, ended
 from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
-from tfbench.stats.correlation import Worth, worth_of_each
+from tfbench.stats.correlation import worth_of_each
 from tfbench.stats.interval import Interval
 from tfbench.stats.quantile import is_settled, sample_quantile, unsettled_reason, worth_by_run
 from tfbench.stats.ratio import SETTLED_EVENTS, few_events_reason
 from tfbench.stats.sample_size import (
+    plan_times,
     planned_attempts,
     planned_attempts_for_fraction,
     planned_attempts_for_rates,
-    tau_limit,
 )
 
 
@@ -99,16 +99,24 @@ def combined(figure: FigureDef, samples: Sequence[Sample], level: float = 0.95) 
     return combine_ratio(data, scale=known[0].scale if known else 1.0, level=level)
 
 
+def short_reason(figure: FigureDef, samples: Sequence[Sample]) -> str | None:
+    """Why runs are too short for a figure; None where they aren't, and for fractions: exact bounds take any length."""
+    data = [sample.data for sample in samples if sample.data is not None]
+    if not data or figure.kind == "fraction":
+        return None
+    if figure.kind in {"rate", "cost"}:
+        return next(iter(few_events_reason([one.events() for one in data])), None)
+    p = quantile_of(figure)
+    worth = worth_by_run(*_values(figure, data), p)
+    return None if is_settled(worth, p) else unsettled_reason(worth, p)
+
+
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Whether runs are long enough for a figure, and why not.
-
-    n, needed: attempts (gaps of chunk figures) of the shortest run, and how many to plan, as the coverage study does.
-    """
+    """Attempts (gaps of chunk figures) of the shortest run, and how many to plan, as the coverage study does."""
 
     n: int
     needed: int
-    reason: str | None
 
 
 def length_of(figure: FigureDef, samples: Sequence[Sample], *, resolved: float = 0.0) -> Length | None:
@@ -117,46 +125,37 @@ def length_of(figure: FigureDef, samples: Sequence[Sample], *, resolved: float =
     if not known:
         return None
     if figure.kind in {"quantile", "chunk_quantile"}:
-        return _quantile_length(figure, [sample.data for sample in known])
+        p = quantile_of(figure)
+        values, owners = _values(figure, [sample.data for sample in known])
+        times = plan_times([len(one) for one in values], worth_by_run(values, owners, p), min(p, 1.0 - p))
+        return Length(min(map(len, values)), planned_attempts(p, *times))
     if figure.kind == "fraction":
         flags = [sample.data.value for sample in known]
-        rarer, found = _rarer(flags, resolved)
+        rarer, times = _rarer(flags, resolved)
         fraction = 0.0 < rarer < 1.0
-        needed = planned_attempts_for_fraction(rarer, *found) if fraction else planned_attempts_for_rates(*found)
-        return Length(min(map(len, flags)), needed, None)
+        needed = planned_attempts_for_fraction(rarer, *times) if fraction else planned_attempts_for_rates(*times)
+        return Length(min(map(len, flags)), needed)
     events = min(sample.data.events() for sample in known)
-    reason = next(iter(few_events_reason([sample.data.events() for sample in known])), None)
     flags = [sample.counted.value for sample in known if sample.counted is not None and len(sample.counted.value)]
     if not flags:
-        return Length(events, SETTLED_EVENTS, reason)
+        return Length(events, SETTLED_EVENTS)
     n = min(map(len, flags))
     settles = math.ceil(SETTLED_EVENTS * n / max(1, events))
-    return Length(n, max(settles, planned_attempts_for_rates(*_rarer(flags, resolved)[1])), reason)
+    return Length(n, max(settles, planned_attempts_for_rates(*_rarer(flags, resolved)[1])))
+
+
+def _values(figure: FigureDef, data: Sequence[Any]) -> tuple[list[Any], list[Any] | None]:
+    """What a quantile is taken of, run by run, and for gaps whose they are."""
+    if figure.kind == "chunk_quantile":
+        return [one.values for one in data], [one.owner for one in data]
+    return list(data), None
 
 
 def _rarer(flags: Sequence[Any], resolved: float) -> tuple[float, tuple[float, float]]:
     """The share of the rarer kind, `resolved` at least; tau and slow of a plan."""
     share = float(np.concatenate(flags).mean())
     rarer = max(min(share, 1.0 - share), resolved)
-    return rarer, _stretches(flags, worth_of_each(flags, None), rarer)
-
-
-def _quantile_length(figure: FigureDef, data: Sequence[Any]) -> Length:
-    gaps = figure.kind == "chunk_quantile"
-    p = quantile_of(figure)
-    values, owners = ([one.values for one in data], [one.owner for one in data]) if gaps else (data, None)
-    worth = worth_by_run(values, owners, p)
-    reason = None if is_settled(worth, p) else unsettled_reason(worth, p)
-    needed = planned_attempts(p, *_stretches(values, worth, min(p, 1.0 - p)))
-    return Length(min(map(len, values)), needed, reason)
-
-
-def _stretches(values: Sequence[Any], worth: Sequence[Worth], rarer: float) -> tuple[float, float]:
-    """tau and slow of a plan, at their upper limits: of the run that has the largest."""
-    beyond = sum(min(one.n_eff * rarer, one.draws) for one in worth)
-    found = [(len(one) / own.n_eff, len(one) / own.spells) for one, own in zip(values, worth, strict=True)]
-    tau, slow = (tau_limit(max(1.0, *column), beyond) for column in zip(*found, strict=True))
-    return tau, slow
+    return rarer, plan_times([len(one) for one in flags], worth_of_each(flags, None), rarer)
 
 
 def _narrowed(facts: Facts, buckets: pa.Table | None) -> Iterator[Bucket | None]:

@@ -12,8 +12,6 @@ from tfbench.stats.interval import BoolArray, FloatArray, IntArray, deflate
 WINDOW = 5.0
 # Into how many stretches few runs are cut to see correlation that outlasts the window.
 STRETCHES = (5, 10)
-
-
 # Standard errors that the correlation of neighbours lies above 0 where it is told from noise.
 TOLD = 4.0
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfbench.stats.correlation import Worth
 from tfbench.stats.fraction import FEW
 from tfbench.stats.quantile import SETTLED, check_p, needed_n
 
@@ -92,6 +93,20 @@ def _attempts(some: float, tau: float, slow: float) -> int:
     _check_tau(tau)
     _check_tau(slow)
     return math.ceil(some + SPELLS * max(tau, slow) - 1e-6)
+
+
+def plan_times(sizes: Sequence[int], worth: Sequence[Worth], rarer: float) -> tuple[float, float]:
+    """tau and slow to plan with, at their upper limits: of the run of an earlier study that has the largest.
+
+    Args:
+        sizes: observations of each run, in the unit that the plan is to be in.
+        worth: what each is worth.
+        rarer: the share of those beyond the quantile, or of the rarer side.
+    """
+    beyond = sum(min(one.n_eff * rarer, one.draws) for one in worth)
+    found = [(size / one.n_eff, size / one.spells) for size, one in zip(sizes, worth, strict=True)]
+    tau, slow = (tau_limit(max(1.0, *column), beyond) for column in zip(*found, strict=True))
+    return tau, slow
 
 
 def tau_limit(tau: float, beyond: float, *, confidence: float = 0.8) -> float:

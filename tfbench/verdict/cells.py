@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from tfbench.metrics import FIGURES, Bucket, FigureDef, Sample, bucket_samples, combined
+from tfbench.metrics import FIGURES, Bucket, FigureDef, Sample, bucket_samples, combined, short_reason
 from tfbench.stats.effect import Effect
 from tfbench.stats.paired import fraction_effect, interval_effect, paired_effect, unpaired_effect
 from tfbench.verdict.arms import Arm, ArmRun, Match
@@ -97,6 +97,11 @@ def effect_of(cell: Cell, *, relative: bool) -> Effect | str:
         if own is not None:
             return own
     return (paired_effect if cell.paired else unpaired_effect)(ours, theirs, logs=relative)
+
+
+def too_short(cell: Cell) -> str | None:
+    """Why an arm's runs are too short for the figure; None where neither's are."""
+    return next(filter(None, (short_reason(cell.figure, arm) for arm in (cell.base, cell.candidate))), None)
 
 
 def _known(cell: Cell) -> tuple[list[Sample], list[Sample]]:

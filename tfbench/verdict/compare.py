@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tfbench.metrics import FIGURES, combined, length_of
+from tfbench.metrics import FIGURES, combined
 from tfbench.stats.effect import Effect
 from tfbench.stats.multiple import benjamini_hochberg
 from tfbench.stats.paired import difference_interval, ratio_interval
 from tfbench.verdict.arms import Arm, Likeness, Match, load_text, missing_loads
-from tfbench.verdict.cells import Cell, effect_of
+from tfbench.verdict.cells import Cell, effect_of, too_short
 from tfbench.verdict.gate_document import Value
 
 SCHEMA = "tfbench.comparison/1"
@@ -191,8 +191,7 @@ def _effect(cell: Cell, unstable: str | None) -> Effect | str:
 def _row(cell: Cell, effect: Effect | str, p: float | None, p_adjusted: float | None, level: float) -> CompareRow:
     figure = cell.figure
     relative = figure.kind != "fraction"
-    lengths = [length_of(figure, arm) for arm in (cell.base, cell.candidate)]
-    short = next((one.reason for one in lengths if one is not None and one.reason), None)
+    short = too_short(cell)
     told = None if isinstance(effect, str) else (ratio_interval if relative else difference_interval)(effect, level)
     leans = None if isinstance(effect, str) else _leans(effect, figure.direction)
     says: Says = "no data" if told is None else "undecided"

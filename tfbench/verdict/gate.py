@@ -20,14 +20,14 @@ from typing import Any
 
 from tfbench.core.exitcodes import ExitCode
 from tfbench.core.version import VERSION
-from tfbench.metrics import FIGURES, combined, length_of
+from tfbench.metrics import FIGURES, combined
 from tfbench.stats.effect import Effect
 from tfbench.stats.equivalence import Margin, against_margin
 from tfbench.stats.multiple import holm
 from tfbench.stats.paired import difference_interval, ratio_interval
 from tfbench.stats.plan import repeats_to_decide
 from tfbench.verdict.arms import Arm, Likeness, Match, load_text, missing_loads
-from tfbench.verdict.cells import Cell, effect_of
+from tfbench.verdict.cells import Cell, effect_of, too_short
 from tfbench.verdict.gate_document import (
     SCHEMA,
     GateArm,
@@ -216,8 +216,7 @@ def _row(
     p_fine, p_worse, p_adjusted = p
     limit = rule.margin.limit(rule.direction)
     guard = _is_guard(policy, rule)
-    lengths = [length_of(cell.figure, arm) for arm in (cell.base, cell.candidate)]
-    short = None if guard else next((one.reason for one in lengths if one is not None and one.reason), None)
+    short = None if guard else too_short(cell)
     verdict: RowVerdict = "WATCHED" if guard else "INCONCLUSIVE"
     if p_adjusted <= policy.alpha:
         verdict = "FAIL"

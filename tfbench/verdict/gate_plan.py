@@ -144,7 +144,7 @@ def _resolved(rule: MetricRule, cell: Cell) -> float:
 
 def _factor(lengths: Sequence[Length]) -> float | None:
     """How many times as long runs have to be, in tenths, rounded up; None where they are long enough."""
-    short = [one.needed / max(1, one.n) for one in lengths if one.reason is not None or one.n < one.needed]
+    short = [one.needed / max(1, one.n) for one in lengths if one.n < one.needed]
     return max(1.1, math.ceil(10.0 * max(short) - 1e-9) / 10.0) if short else None
 
 
