@@ -1,121 +1,19 @@
-"""`compare` and `gate` over studies made by hand: verdicts, exit codes, refusals, files."""
+"""`gate` over studies made by hand: verdicts, exit codes, refusals, files."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.ledger.builder import MANIFEST, row
+from tests.cli.sides import POLICY, compare, gate, tfbench
+from tests.ledger.builder import MANIFEST
 from tests.report.pages import Page, injected
-from tests.verdict.ledgers import add_study, answers, failures, latencies
-from tests.verdict.schema import check
+from tests.verdict.ledgers import add_study, answers, latencies
 from tfbench.cli.app import app
 from tfbench.core.errors import TfbenchError
-
-ROOT = Path(__file__).resolve().parents[2]
-POLICY = """
-[[metric]]
-name = "ttft_p50_ms"
-margin = { relative = 0.05 }
-[[metric]]
-name = "good_fraction"
-margin = { absolute = 0.05 }
-"""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("gate")
-    warehouse = folder / "w.duckdb"
-
-    def add(name: str, rows: Any, **facts: Any) -> None:
-        add_study(warehouse, name, rows, **facts)
-
-    add("base", lambda r: answers(latencies(r)))
-    add("same", lambda r: answers(latencies(r, arm=1)))
-    add("slow", lambda r: answers(latencies(r, arm=2, scale=1.3)))
-    add("noisy", lambda r: answers(latencies(r, arm=3, scale=1.0 + 0.1 * (r - 2))))
-    add("failing", lambda r: [*answers(latencies(r)[:75]), *failures_from(75)])
-    for name in ("dead", "dead2"):
-        add(name, lambda r: failures(100))
-    add("invalid", lambda r: answers(latencies(r, arm=1)), invalid=[2])
-    for name in ("growing", "growing2"):
-        add(name, lambda r: answers(latencies(r, arm=1)), unstable=range(5))
-    add("wobbly", lambda r: answers(latencies(r, arm=1)), unstable=[0])
-    add("few", lambda r: answers(latencies(r, arm=1)), repeats=3)
-    for name in ("empty", "empty2"):
-        add(name, lambda r: [])
-    for name in ("bare", "bare2"):
-        add(name, lambda r: [row(i, i * 6, end=5.0, stream=False) for i in range(150)])
-    add("twin", lambda r: answers(latencies(r)))
-    add("fails2", lambda r: [*answers(latencies(r)[:148]), *failures_from(148)])
-    for name, profile, engine in (("fast", "fast", {"slots": 9}), ("thin", "thin", {"slots": 2})):
-        seen = {"profile": profile, "engine": engine}
-        add(f"sim-{name}", lambda r: answers(latencies(r, arm=1)), origin="simulated", observed=seen)
-    add(
-        "sim-edited",
-        lambda r: answers(latencies(r)),
-        origin="simulated",
-        observed={"profile": "fast", "engine": {"slots": 8}},
-    )
-    add(
-        "sim-again",
-        lambda r: answers(latencies(r)),
-        origin="simulated",
-        observed={"profile": "fast", "engine": {"slots": 9}},
-    )
-    add("warm", lambda r: answers(latencies(r, arm=1), cached_tokens=8))
-    add("cold", lambda r: answers(latencies(r), cached_tokens=0))
-    other = MANIFEST | {"load": {"rates": [5]}, "slo": {"ttft_ms": 200}}
-    add("other", lambda r: answers(latencies(r, arm=1)), manifest=other, workload_id="w2")
-    add("tail", lambda r: answers(tail(latencies(r, arm=1))))
-    classes = ["chat" if i % 5 else "code" for i in range(150)]
-    add("mix", lambda r: answers(latencies(r), **{"class": classes}))
-    add("code", lambda r: answers(worse_in_code(latencies(r, arm=1)), **{"class": classes}))
-    (folder / "policy.toml").write_text(POLICY)
-    return folder
-
-
-def failures_from(first: int) -> list[Any]:
-    return [one for one in failures(150) if one.attempt["attempt_id"] >= first]
-
-
-def tail(values: Any) -> list[float]:
-    """A better median, a worse tail."""
-    order = sorted(values)[int(0.9 * len(values))]
-    return [float(v * 2.0 if v >= order else v * 0.9) for v in values]
-
-
-def worse_in_code(values: Any) -> list[float]:
-    return [float(v * (0.9 if i % 5 else 1.5)) for i, v in enumerate(values)]
-
-
-def tfbench(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str]:
-    """Exit code and output; an error's line for what main() would tell."""
-    done = CliRunner().invoke(app, [*arguments, "--warehouse", str(folder / "w.duckdb")], env=env)
-    if isinstance(done.exception, TfbenchError):
-        return int(done.exception.exit_code), str(done.exception)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.stdout
-
-
-def gate(folder: Path, base: str, candidate: str, *more: str) -> tuple[int, dict[str, Any]]:
-    code, out = tfbench(folder, "gate", base, candidate, "--policy", str(folder / "policy.toml"), "--json", *more)
-    document: dict[str, Any] = json.loads(out)
-    check(document, json.loads((ROOT / "docs" / "verdict.schema.json").read_text()))
-    assert code == document["exit_code"]
-    return code, document
-
-
-def compare(folder: Path, base: str, candidate: str, *more: str) -> dict[str, Any]:
-    code, out = tfbench(folder, "compare", base, candidate, "--json", *more)
-    assert code == 0, out
-    document: dict[str, Any] = json.loads(out)
-    return document
 
 
 @pytest.mark.parametrize(
@@ -209,17 +107,6 @@ def test_refusals(folder: Path, verb: str, arguments: Sequence[str], says: str) 
     assert code == 2 and says in line and "\n" not in line
 
 
-def test_what_is_allowed_is_compared_and_said(folder: Path) -> None:
-    found = compare(folder, "base", "other", "--allow", "load", "--allow", "slo.ttft_ms")
-    assert (
-        found["same_test"] is False
-        and found["attribution"] == "attributable to nothing alone: the test differs as well"
-    )
-    assert [one["path"] for one in found["differences"]] == ["slo.ttft_ms", "load"]
-    assert compare(folder, "cold", "warm", "--allow", "cache")["rows"]
-    assert tfbench(folder, "compare", "base", "other", "--allow", "load")[0] == 2
-
-
 def test_loads_of_the_policy_are_those_judged(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text("loads = [7]\n" + POLICY)
@@ -227,16 +114,6 @@ def test_loads_of_the_policy_are_those_judged(folder: Path, tmp_path: Path) -> N
     assert code == 2 and "loads: 7 is not in both studies; there are 5" in line and line.startswith(str(path))
     path.write_text("loads = [5]\n" + POLICY)
     assert tfbench(folder, "gate", "base", "same", "--policy", str(path))[0] == 0
-
-
-def test_single_runs_are_compared_without_a_claim_they_cant_carry(tmp_path: Path) -> None:
-    for name, scale in (("one", 1.0), ("two", 1.5)):
-        rows = answers(latencies(0, arm=len(name), scale=scale))
-        add_study(tmp_path / "w.duckdb", name, lambda r, rows=rows: rows, repeats=1)
-    rows = compare(tmp_path, "one", "two")["rows"]
-    first = next(row for row in rows if row["figure"] == "ttft_p50_ms")
-    assert first["effect"] == pytest.approx(1.5, rel=0.05) and first["k"] == 1
-    assert first["lo"] is None or first["method"].startswith("approximate")
 
 
 def test_an_unknown_figure_is_told_before_any_study_is_looked_for(folder: Path, tmp_path: Path) -> None:
@@ -268,43 +145,6 @@ def test_run_refuses_before_any_request(folder: Path, tmp_path: Path) -> None:
     assert code == 5
 
 
-def test_compare_puts_what_got_worse_first_even_under_a_better_median(folder: Path) -> None:
-    rows = compare(folder, "base", "tail")["rows"]
-    first = rows[0]
-    assert first["figure"] in ("ttft_p95_ms", "ttft_p99_ms") and first["says"] == "worse"
-    assert first["hidden_by"] == first["figure"].replace("95", "50").replace("99", "50")
-    by_figure = {row["figure"]: row for row in rows if row["bucket"] is None}
-    assert by_figure["ttft_p50_ms"]["says"] == "better" and by_figure["ttft_p50_ms"]["hi"] < 1.0
-    says = [row["says"] for row in rows]
-    order = ["worse", "hidden", "better", "undecided", "no data"]
-    places = ["hidden" if row["says"] != "worse" and row["hidden_by"] else row["says"] for row in rows]
-    assert places == sorted(places, key=order.index) and {"worse", "better", "undecided"} <= set(says)
-    _, text = tfbench(folder, "compare", "base", "tail")
-    counts = f"{says.count('worse')} worse, {says.count('better')} better, {says.count('undecided')} undecided"
-    assert counts in text
-
-
-def test_compare_puts_an_undecided_tail_before_the_better_median(tmp_path: Path) -> None:
-    def some_tails(r: int) -> list[Any]:
-        values = latencies(r, arm=1) * 0.9
-        order = sorted(values)[int(0.97 * len(values))]
-        return answers([float(v * (0.6 + 0.6 * (r + 1) if v >= order else 1.0)) for v in values])
-
-    add_study(tmp_path / "w.duckdb", "base", lambda r: answers(latencies(r)))
-    add_study(tmp_path / "w.duckdb", "tails", some_tails)
-    rows = [row for row in compare(tmp_path, "base", "tails")["rows"] if row["bucket"] is None]
-    names = [row["figure"] for row in rows]
-    p99, p50 = rows[names.index("ttft_p99_ms")], rows[names.index("ttft_p50_ms")]
-    assert (p99["says"], p99["leans"], p99["hidden_by"], p50["says"]) == ("undecided", "worse", "ttft_p50_ms", "better")
-    assert names.index("ttft_p99_ms") < names.index("ttft_p50_ms")
-
-
-def test_compare_shows_the_bucket_that_the_whole_hides(folder: Path) -> None:
-    first = compare(folder, "mix", "code")["rows"][0]
-    assert (first["bucket_by"], first["bucket"], first["says"]) == ("class", "code", "worse")
-    assert first["hidden_by"]
-
-
 def test_the_gate_judges_buckets_too(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text('[[metric]]\nname = "ttft_p50_ms"\nmargin = { relative = 0.05 }\n')
@@ -312,23 +152,6 @@ def test_the_gate_judges_buckets_too(folder: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text() + 'buckets = ["class"]\n')
     code, out = tfbench(folder, "gate", "mix", "code", "--policy", str(path), "--json")
     assert code == 1 and json.loads(out)["rows"][0]["bucket"] == "code"
-
-
-def test_compare_says_instability_first_and_leaves_invalid_runs_out(folder: Path) -> None:
-    found = compare(folder, "base", "growing")
-    assert found["warnings"][0].startswith("UNSTABLE: at load 5")
-    assert {row["says"] for row in found["rows"] if row["figure"].startswith("ttft")} == {"no data"}
-    found = compare(folder, "base", "invalid")
-    assert found["loads"][0]["candidate_runs"] == 4 and "the client sent late" in found["warnings"][0]
-    _, out = tfbench(folder, "compare", "base", "growing")
-    assert out.index("UNSTABLE") < out.index("figure")
-
-
-def test_studies_of_two_warehouses(folder: Path, tmp_path: Path) -> None:
-    add_study(tmp_path / "v.duckdb", "there", lambda r: answers(latencies(r, arm=1)))
-    arguments = ["compare", "base", "there", "--warehouse", str(folder / "w.duckdb")]
-    done = CliRunner().invoke(app, [*arguments, "--warehouse", str(tmp_path / "v.duckdb"), "--json"])
-    assert done.exit_code == 0 and json.loads(done.stdout)["candidate"]["study_id"] == "there"
 
 
 def test_arms_of_one_study(folder: Path, tmp_path: Path) -> None:
@@ -478,15 +301,6 @@ def test_an_undecided_guard_is_watched_and_stands_last(folder: Path) -> None:
     last = told["rows"][-1]
     assert (code, told["verdict"], last["figure"], last["verdict"]) == (0, "PASS", "ok_fraction", "WATCHED")
     assert "INCONCLUSIVE" not in tfbench(folder, "gate", "base", "fails2", "--policy", str(folder / "policy.toml"))[1]
-
-
-def test_engine_profiles_of_simulated_studies_are_told(folder: Path) -> None:
-    def told(a: str, b: str) -> str:
-        return str(compare(folder, a, b)["attribution"])
-
-    assert told("sim-fast", "sim-thin") == "attributable to the engine profile (fast → thin)"
-    assert told("sim-fast", "sim-edited") == "attributable to the engine profile fast (its slots)"
-    assert told("sim-fast", "sim-again").startswith("attributable to nothing the manifests name")
 
 
 def test_simulated_against_measured_is_refused_until_allowed(folder: Path) -> None:
