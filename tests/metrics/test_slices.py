@@ -8,7 +8,17 @@ import pytest
 
 from tests.ledger.builder import answer, row
 from tests.metrics.conftest import AddRun
-from tfbench.metrics import FIGURES, Bucket, bucket_samples, combined, figures, length_of, run_figures, short_reason
+from tfbench.metrics import (
+    FIGURES,
+    Bucket,
+    Length,
+    bucket_samples,
+    combined,
+    figures,
+    length_of,
+    run_figures,
+    short_reason,
+)
 
 NAMES = tuple(FIGURES)
 
@@ -63,8 +73,10 @@ def test_short_runs_are_told_with_what_it_takes(con: duckdb.DuckDBPyConnection, 
     names = ["ttft_p50_ms", "ttft_p99_ms", "ok_fraction", "good_fraction", "goodput_requests_per_s"]
     found = bucket_samples(con, study, ["run-0", "run-1"], names)
 
-    def length(name: str, resolved: float = 0.0):  # type: ignore[no-untyped-def]
-        return length_of(FIGURES[name], list(found[None, name].values()), resolved=resolved)
+    def length(name: str, resolved: float = 0.0) -> Length:
+        told = length_of(FIGURES[name], list(found[None, name].values()), resolved=resolved)
+        assert told is not None
+        return told
 
     def short(name: str) -> str | None:
         return short_reason(FIGURES[name], list(found[None, name].values()))
