@@ -37,8 +37,8 @@ def verdict_document(result: GateResult) -> dict[str, Any]:
 def junit_xml(result: GateResult) -> str:
     """A test suite with a case per row, one for the runs' fitness, and one per load whose stability failed.
 
-    An INCONCLUSIVE row is a failure where the policy says so, else skipped; an INVALID measurement is an error. So is a
-    FAIL that new runs didn't confirm.
+    An INCONCLUSIVE row is a failure where the policy says so, else skipped, and so is a FAIL that new runs didn't
+    confirm; an INVALID measurement is an error.
     """
     cases: list[tuple[str, str | None, str]] = []
     invalid = result.verdict == "INVALID"
