@@ -17,6 +17,7 @@ from benchmarks import coverage_engine as engine
 from benchmarks import coverage_methods as methods
 from benchmarks.coverage_engine import SLOWER, Tape
 from benchmarks.coverage_methods import Method
+from benchmarks.coverage_processes import ANSWERED, Asked, asked
 from benchmarks.queues import (
     EXPONENTIAL,
     HEAVY,
@@ -44,6 +45,7 @@ SERVERS = 16
 MANY_SERVERS = f"M/M/{SERVERS}"
 ENGINE = "reference engine"
 SYSTEMS = (*QUEUES, MANY_SERVERS, ENGINE)
+OTHERS = "other processes"
 LOADS = (0.5, 0.8)
 FIGURES = (
     *("p50", "p95", "p99", "gap p95", "good fraction 0.9", "good fraction 0.99", "good fraction 0.999"),
@@ -115,6 +117,12 @@ def cells_at(
                 yield Cell(system, figure, load, max(20, int(planned * scale)), planned)
 
 
+def process_cells() -> Iterator[Cell]:
+    """The cells that aren't queues in steady state; their n is asked for, not planned."""
+    for one in asked().values():
+        yield Cell(one.process.name, one.figure, 0.0, one.n, one.n)
+
+
 def is_asked(figure: str, system: str, load: float) -> bool:
     """Gaps are asked of M/M/1 alone, 0.999 only at load 0.5: at 0.8 its plan is longer than that of P99.
 
@@ -161,6 +169,8 @@ def _queue_pilot(system: str, load: float) -> list[FloatArray]:
 
 def case(cell: Cell, tapes: Sequence[Tape] | None = None) -> Case:
     """How a cell is asked; `tapes` of its load for the reference engine."""
+    if (of_process := asked().get((cell.system, cell.figure, cell.n))) is not None:
+        return process_case(of_process)
     if cell.system == ENGINE:
         if tapes is None:
             raise ValueError("the reference engine's cells take tapes")
@@ -190,6 +200,24 @@ def case(cell: Cell, tapes: Sequence[Tape] | None = None) -> Case:
     cost = cell.figure.startswith("cost")
     truth = 1.0 / (load * GOOD * math.exp(TOKENS_SD**2 / 2)) if cost else load * GOOD
     return Case(truth, lambda rng, k: _windows(rng, k, cell, edge, cost), methods.ratio_methods)
+
+
+def process_case(one: Asked) -> Case:
+    """How a cell of another process is asked."""
+    process, n = one.process, one.n
+    if one.figure == ANSWERED:
+        slowest = 1e6  # ms: whatever is answered is answered sooner
+        return Case(
+            1.0 - process.beyond(slowest, n),
+            lambda rng, k: list(process.draw(rng, k, n) / slowest),
+            methods.answer_methods,
+        )
+    share = _share(one.figure)
+    return Case(
+        process.quantile(share, n),
+        lambda rng, k: list(process.draw(rng, k, n)),
+        lambda k: methods.repeat_methods(share, k),
+    )
 
 
 def many_case(cell: Cell) -> Case:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchmarks.queues import FloatArray
-from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
-from tfbench.stats.correlation import worth_together
+from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio, pooled
+from tfbench.stats.correlation import worth_between, worth_together
 from tfbench.stats.early_stopping import early_stopping
 from tfbench.stats.fraction import clopper_pearson
 from tfbench.stats.interval import Interval, student_t
 from tfbench.stats.paired import paired_ratio, unpaired_ratio
+from tfbench.stats.pool import Pool
 from tfbench.stats.quantile import Clusters, rank, rank_interval, sample_quantile
 from tfbench.stats.ratio import RatioRun, block_half_width
 from tfbench.stats.repeats import over_runs
@@ -22,6 +23,7 @@ LEVEL = 0.95
 RESAMPLES = 199
 BOOTSTRAPPED = 2000  # requests in all; more take too long
 AS_PRINTED = "as printed"
+MEAN_OF_RUNS = "t on log of runs, unguarded"
 PAIRED = "paired t on log"
 LOADGEN = "LoadGen's early stopping (one-sided, 99 %)"
 
@@ -30,7 +32,7 @@ def quantile_methods(p: float, k: int) -> dict[str, Method]:
     """Of runs float64 [n] each, in schedule order."""
     methods: dict[str, Method] = {AS_PRINTED: lambda runs: _both(combine_quantile(runs, p))}
     if k >= 3:
-        methods["t on log of runs, unguarded"] = lambda runs: _over([sample_quantile(one, p) for one in runs])
+        methods[MEAN_OF_RUNS] = lambda runs: _over([sample_quantile(one, p) for one in runs])
     if k > 1 and p >= 0.99:
         return methods  # the others take long there and say nothing new
     methods["ranks with n_eff, unguarded"] = lambda runs: _ranks(runs, p, correlated=True)
@@ -40,6 +42,19 @@ def quantile_methods(p: float, k: int) -> dict[str, Method]:
     return methods
 
 
+def repeat_methods(p: float, k: int) -> dict[str, Method]:
+    """Of runs float64 [n] each: what is printed, what was tried for it, and the geometric mean of runs' quantiles."""
+    if k < 3:
+        return {AS_PRINTED: lambda runs: _both(combine_quantile(runs, p))}
+    return {
+        AS_PRINTED: lambda runs: _both(combine_quantile(runs, p)),
+        MEAN_OF_RUNS: lambda runs: _over([sample_quantile(one, p) for one in runs]),
+        "t on the runs' shares": lambda runs: _t_on_shares(runs, p),
+        "n_eff between runs alone": lambda runs: _shares(runs, p, between=True),
+        "n_eff within runs alone": lambda runs: _shares(runs, p, between=False),
+    }
+
+
 def gap_methods(p: float, k: int, n: int) -> dict[str, Method]:
     """Of `Clusters`, one per run of n requests."""
     methods: dict[str, Method] = {
@@ -47,7 +62,7 @@ def gap_methods(p: float, k: int, n: int) -> dict[str, Method]:
         "exact order statistics": lambda runs: _ranks([one.values for one in runs], p, correlated=False),
     }
     if k >= 3:
-        methods["t on log of runs, unguarded"] = lambda runs: _over([sample_quantile(one.values, p) for one in runs])
+        methods[MEAN_OF_RUNS] = lambda runs: _over([sample_quantile(one.values, p) for one in runs])
     if k * n <= BOOTSTRAPPED:
         methods["cluster bootstrap"] = lambda runs: _cluster_bootstrap(runs, p)
     return methods
@@ -62,6 +77,13 @@ def fraction_methods(k: int) -> dict[str, Method]:
     if k >= 3:
         methods["t on logit of runs"] = _t_on_logit
     return methods
+
+
+def answer_methods(k: int) -> dict[str, Method]:
+    """As `fraction_methods`, but two bounds only count where two are shown: bursts may have been missed."""
+    return fraction_methods(k) | {
+        AS_PRINTED: lambda runs: _both(combine_fraction([one <= 1.0 for one in runs], score=runs))
+    }
 
 
 def ratio_methods(k: int) -> dict[str, Method]:
@@ -94,6 +116,32 @@ def _one_or_both(found: Interval) -> Bounds:
 def _over(figures: Sequence[float]) -> Bounds:
     spread = over_runs(figures, level=LEVEL)
     return None if spread.lo is None or spread.hi is None else (spread.lo, spread.hi)
+
+
+def _t_on_shares(runs: Sequence[FloatArray], p: float) -> Bounds:
+    """Woodruff: Student's t on the runs' shares at the pooled quantile, read back as ranks."""
+    pool = pooled(runs)
+    shares = np.array([float((one <= pool.at(p)).mean()) for one in runs])
+    half = student_t(LEVEL, len(runs) - 1) * float(shares.std(ddof=1)) / math.sqrt(len(runs))
+    return _at_ranks(pool, p - half, p + half)
+
+
+def _shares(runs: Sequence[FloatArray], p: float, *, between: bool) -> Bounds:
+    """Clopper-Pearson of p on one of the two effective sizes, read back as ranks."""
+    pool = pooled(runs)
+    hits, within = pool.shares(pool.at(p))[0]
+    of_runs, sizes = (np.array([float(one.sum()) for one in side]) for side in (hits, pool.sizes))
+    worth = worth_between(of_runs, sizes, LEVEL) if between else within.n_eff
+    worth = min(worth, float(len(pool.ordered)))
+    return _at_ranks(pool, *clopper_pearson(p * worth, worth))
+
+
+def _at_ranks(pool: Pool, low: float, high: float) -> Bounds:
+    n = len(pool.ordered)
+    first, last = math.floor(low * n), math.ceil(high * n) + 1
+    if first < 1 or last > n or math.isinf(pool.ordered[last - 1]):
+        return None
+    return float(pool.ordered[first - 1]), float(pool.ordered[last - 1])
 
 
 def _ranks(runs: Sequence[FloatArray], p: float, *, correlated: bool) -> Bounds:

@@ -88,7 +88,7 @@ def test_quantiles_that_runs_are_too_short_for_dont_pass(folder: Path, tmp_path:
     path = tmp_path / "p99.toml"
     path.write_text(POLICY.replace("ttft_p50_ms", "ttft_p99_ms").replace("0.05 }\n[", "0.5 }\n["))
     code, out = tfbench(folder, "gate", "base", "same", "--policy", str(path), "--json")
-    assert code == 3 and "not settled" in json.loads(out)["reasons"][0]
+    assert code == 3 and "runs too short for P99" in json.loads(out)["reasons"][0]
 
 
 @pytest.mark.parametrize(
@@ -325,4 +325,4 @@ def test_rows_of_one_reason_share_a_line_that_says_the_mend(folder: Path, tmp_pa
     code, out = tfbench(folder, "gate", "base", "same", "--policy", str(path), "--json")
     [reason] = json.loads(out)["reasons"]
     assert code == 3 and reason.startswith("2 rows (") and "ttft_p99_ms at load 5" in reason
-    assert reason.endswith("runs have to be longer: gate --plan says how long")
+    assert reason.endswith("times as long; gate --plan says how long")

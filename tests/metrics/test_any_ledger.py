@@ -67,7 +67,7 @@ def honest(one: dict[str, Any]) -> None:
     assert one["value"] is not None or one["reason"], one
     if "lo" in one:
         assert one["reason"] or None not in (one["lo"], one["hi"]), one
-        assert one["lo"] is None or one["hi"] is None or one["lo"] < one["hi"], one
+        assert one["lo"] is None or one["hi"] is None or one["lo"] <= one["hi"], one
         assert one["method"], one
     # Nothing counted is never a bare 0.
     assert one["value"] != 0 or one["n"] or one["reason"] or one.get("hi"), one

@@ -13,7 +13,9 @@ from tfbench.stats.combine import (
     combine_fraction,
     combine_quantile,
     combine_ratio,
+    pooled,
 )
+from tfbench.stats.fraction import clopper_pearson
 from tfbench.stats.interval import Interval
 from tfbench.stats.quantile import Clusters
 from tfbench.stats.ratio import RatioRun
@@ -38,28 +40,29 @@ def counted(times_s: list[float], window_s: float = 10.0, **sides: Any) -> Ratio
 
 
 def test_five_runs_worked_out() -> None:
-    # Runs whose P50 is 1, 2, 4, 8, 16 of 200 well mixed values each.
-    mixed = np.random.default_rng(1).permutation(np.linspace(0.5, 1.5, 201))
-    got = combine_quantile([mixed * 2.0**i for i in range(5)], 0.5)
-    # Logs in base 2: 0..4, mean 2, s = sqrt(2.5), t = 2.776445: half = 2.776445 * sqrt(2.5) / sqrt(5) = 1.963243, and
-    # wider by 2 in as many effective observations as each run has beyond its median, some 100.
-    assert got.n_eff is not None and 900 < got.n_eff <= 1005
-    half = 1.963243 * (1 + 2 / (0.5 * got.n_eff / 5))
-    assert got.value == pytest.approx(4.0)
-    assert got.lo == pytest.approx(4.0 * 2**-half, rel=1e-6)
-    assert got.hi == pytest.approx(4.0 * 2**half, rel=1e-6)
-    assert (got.method, got.k, got.n, got.settled, got.reason) == ("t on log of runs (K=5)", 5, 1005, True, None)
+    # Five runs of 200 values, 1..1000 dealt out: the runs' shares at the median differ as hits do.
+    dealt = np.random.default_rng(1).permutation(np.arange(1.0, 1001.0)).reshape(5, 200)
+    got = combine_quantile(list(dealt), 0.5)
+    hits = (dealt <= 500.0).sum(axis=1)
+    # Korn & Graubard: p (1 - p) / var of the pooled share, times (z / t_4)^2; independence allows no more than 1000.
+    var = float(((hits - 100.0) ** 2).sum()) * 5 / 4 / 1000**2
+    between = 0.25 / var * (1.959964 / 2.776445) ** 2
+    assert (got.value, got.k, got.n, got.settled, got.reason) == (500.0, 5, 1000, True, None)
+    assert got.method == "ranks by the runs' shares (K=5)"
+    assert got.n_eff is not None and got.n_eff <= min(between, 1000.0)
+    low, high = clopper_pearson(0.5 * got.n_eff, got.n_eff)
+    assert (got.lo, got.hi) == (math.floor(1000 * low), math.ceil(1000 * high) + 1)
 
 
 def test_three_and_four_are_labelled_few() -> None:
-    assert combine_quantile(exponential(2, 3, 500), 0.5).method == "t on log of runs (K=3, few)"
-    assert combine_quantile(exponential(2, 4, 500), 0.5).method == "t on log of runs (K=4, few)"
+    assert combine_quantile(exponential(2, 3, 500), 0.5).method == "ranks by the runs' shares (K=3, few)"
+    assert combine_quantile(exponential(2, 4, 500), 0.5).method == "ranks by the runs' shares (K=4, few)"
 
 
-@pytest.mark.parametrize("k", [1, 2])
-def test_one_or_two_runs_are_approximate_and_say_how_good(k: int) -> None:
+@pytest.mark.parametrize(("k", "says"), [(1, "within this run only"), (2, "within these runs only")])
+def test_one_or_two_runs_speak_of_themselves_and_say_how_well(k: int, says: str) -> None:
     got = combine_quantile(exponential(3, k, 2000), 0.95)
-    assert got.method.startswith(f"approximate: ranks with n_eff (K={k}), measured coverage ≈ ")
+    assert got.method.startswith(f"approximate: ranks with n_eff (K={k}, {says}), measured coverage ≈ ")
     assert got.settled and got.lo is not None and got.hi is not None
     assert got.n_eff is not None and got.n_eff <= got.n == 2000 * k
 
@@ -73,7 +76,7 @@ def test_two_runs_span_their_own_values() -> None:
     unlike = combine_quantile([a, b * 1.5], 0.5)
     assert unlike.lo is not None and unlike.lo <= np.quantile(a, 0.5, method="inverted_cdf")
     assert unlike.hi is None
-    assert unlike.reason is not None and unlike.reason.startswith("too short to tell its own correlation")
+    assert unlike.reason is not None and unlike.reason.startswith("too short to tell how far its requests depend")
     # Two runs that are worlds apart are two observations.
     apart = combine_quantile([a, b * 3.0], 0.5)
     assert (apart.lo, apart.hi) == (None, None) and apart.n_eff is not None and apart.n_eff < 20
@@ -86,15 +89,65 @@ def test_fifty_samples_do_not_carry_p99() -> None:
     assert got.value == x.max()
     assert got.hi is None and not got.settled
     assert got.lo is not None and got.lo < got.value
-    assert got.reason == "not settled: the weakest run is worth 50 independent observations, P99 takes 1000"
+    assert got.reason == (
+        "runs too short for P99: the weakest is worth 50 independent requests, it takes 1000; run 24 times as long, "
+        "or 5 repeats"
+    )
 
 
 def test_an_unsettled_quantile_keeps_its_near_bound_only() -> None:
-    runs = exponential(6, 5, 300)
+    runs = exponential(6, 3, 60)
     high, low = combine_quantile(runs, 0.99), combine_quantile(runs, 0.01)
     assert (high.hi, high.settled) == (None, False) and high.lo is not None
     assert (low.lo, low.settled) == (None, False) and low.hi is not None
-    assert high.reason is not None and high.reason.startswith("not settled")
+    assert high.reason is not None and high.reason.startswith("too few requests beyond P99: all runs together")
+    assert "run 6 times as long" in high.reason
+
+
+def test_all_runs_together_carry_what_none_does_alone() -> None:
+    # 3 beyond P99 in each of 5 runs.
+    runs = exponential(6, 5, 300)
+    assert combine_quantile(runs[:1], 0.99).hi is None
+    got = combine_quantile(runs, 0.99)
+    assert got.settled and got.lo is not None and got.hi is not None
+    assert got.value == float(np.quantile(np.concatenate(runs), 0.99, method="inverted_cdf"))
+
+
+def test_a_course_that_runs_share_is_no_correlation() -> None:
+    rng = np.random.default_rng(6)
+    wave = 1.0 + 0.5 * np.sin(np.linspace(0.0, 2.0 * np.pi, 1000))
+    swinging = [wave * rng.exponential(size=1000) for _ in range(5)]
+    assert combine_quantile(swinging[:1], 0.5).hi is None
+    got, still = combine_quantile(swinging, 0.5), combine_quantile(exponential(6, 5, 1000), 0.5)
+    assert got.settled and width(got) < 1.5 * width(still)
+
+
+@pytest.mark.parametrize("k", [3, 5, 10])
+def test_a_gap_at_the_quantile_is_spanned_by_observed_values(k: int) -> None:
+    # Hits near 40, misses near 400, P95 right between: runs' own quantiles jump, and no request takes 120.
+    rng = np.random.default_rng(7)
+    runs = [np.where(rng.random(1200) < 0.951, 40.0, 400.0) * np.exp(rng.normal(0.0, 0.1, 1200)) for _ in range(k)]
+    got = combine_quantile(runs, 0.95)
+    everything = np.concatenate(runs)
+    assert got.value in everything and got.lo in everything and got.hi in everything
+    assert got.lo is not None and got.hi is not None and got.lo < 80.0 and got.hi > 200.0
+
+
+@pytest.mark.parametrize("k", [3, 5, 10])
+def test_ties_give_closed_intervals(k: int) -> None:
+    # A clock of 10 ms: nine in ten attempts read 40.
+    rng = np.random.default_rng(8)
+    runs = [rng.choice([30.0, 40.0, 50.0], 400, p=[0.05, 0.9, 0.05]) for _ in range(k)]
+    got = combine_quantile(runs, 0.5)
+    assert (got.value, got.lo, got.hi, got.settled, got.reason) == (40.0, 40.0, 40.0, True, None)
+    edge = [10.0 * np.ceil(run / 10.0) for run in exponential(9, k, 2000)]
+    assert combine_quantile(edge, 0.5).lo == 10.0 == combine_quantile(edge, 0.5).hi
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_all_equal_is_a_closed_interval(k: int) -> None:
+    got = combine_quantile([np.full(2000, 7.0)] * k, 0.5)
+    assert (got.value, got.lo, got.hi, got.settled) == (7.0, 7.0, 7.0, True)
 
 
 def test_a_fifth_of_failures_makes_p95_infinite() -> None:
@@ -103,28 +156,36 @@ def test_a_fifth_of_failures_makes_p95_infinite() -> None:
         run[::5] = math.inf
     got = combine_quantile(runs, 0.95)
     assert (got.value, got.lo, got.hi, got.settled) == (None, None, None, False)
-    assert got.reason == "P95 is infinite in 5 of 5 runs; P95 overall: 20 % of the attempts failed"
+    assert got.reason == "P95 is infinite: 20 % of the attempts failed"
     # P50 doesn't mind.
     assert combine_quantile(runs, 0.5).hi is not None
 
 
-def test_one_run_failing_leaves_a_lower_bound() -> None:
-    runs = exponential(8, 5, 400)
+def test_a_run_that_failed_voids_no_quantile() -> None:
+    runs = exponential(8, 10, 400)
     runs[2][:] = math.inf
     got = combine_quantile(runs, 0.5)
-    finite = [np.quantile(run, 0.5, method="inverted_cdf") for i, run in enumerate(runs) if i != 2]
-    assert (got.value, got.hi) == (None, None)
-    assert got.lo == min(finite)
-    assert got.method == "lowest run (K=5)"
-    assert got.reason is not None and got.reason.startswith("P50 is infinite in 1 of 5 runs")
-    # Three runs are too few for their minimum to bound anything: the ranks of all attempts would have to.
-    three = combine_quantile(runs[:3], 0.5)
-    assert (three.value, three.hi) == (None, None) and three.method.startswith("approximate: ranks with n_eff (K=3)")
+    assert got.value == float(np.quantile(np.concatenate(runs), 0.5, method="inverted_cdf"))
+    assert got.settled and got.lo is not None and got.hi is not None
+    # The median lies among what came; P95 among what didn't, and says so.
+    tail = combine_quantile(runs, 0.95)
+    assert (tail.value, tail.hi, tail.settled) == (None, None, False)
+    assert tail.reason is not None and "P95 is infinite: 10 % of the attempts failed" in tail.reason
+
+
+def test_a_share_of_failures_below_the_tail_voids_none_either() -> None:
+    rng = np.random.default_rng(10)
+    runs = exponential(10, 10, 5000)
     for run in runs:
-        run[:] = np.random.default_rng(9).permutation(np.concatenate([np.arange(1.0, 381.0), np.full(20, math.inf)]))
-    runs[2][runs[2] > 370] = math.inf
-    scattered = combine_quantile(runs[:3], 0.95)
-    assert (scattered.value, scattered.hi) == (None, None) and scattered.lo is not None and scattered.lo > 300
+        run[rng.random(5000) < 0.007] = math.inf
+    got = combine_quantile(runs, 0.99)
+    assert got.value is not None and got.lo is not None and got.hi is not None and math.isfinite(got.hi)
+    # Where as many fail as lie beyond, the upper bound may be among them.
+    for run in runs:
+        run[rng.random(5000) < 0.0025] = math.inf
+    close = combine_quantile(runs, 0.99)
+    assert close.value is not None and close.hi is None
+    assert close.reason is not None and "so P99 may lie among them" in close.reason
 
 
 def test_everything_failed() -> None:
@@ -134,36 +195,19 @@ def test_everything_failed() -> None:
         assert got.reason is not None and "100 % of the attempts failed" in got.reason
 
 
-def test_the_upper_bound_may_fall_on_failures() -> None:
+def test_the_upper_bound_of_one_run_may_fall_on_failures() -> None:
     x = np.random.default_rng(9).exponential(size=8000)
     x[np.random.default_rng(10).permutation(8000)[:380]] = math.inf
     got = combine_quantile([x], 0.95)
     assert got.value is not None and got.lo is not None and got.hi is None
-    assert got.reason == "the upper bound falls on attempts that failed (4.75 %)"
+    assert got.reason == "no upper bound: 4.75 % of the attempts failed, so P95 may lie among them"
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_all_equal_has_no_zero_width(k: int) -> None:
-    got = combine_quantile([np.full(500, 7.0)] * k, 0.5)
-    assert (got.value, got.lo, got.hi) == (7.0, None, None)
-    assert got.reason is not None and "no spread" in got.reason
-
-
-def test_equal_run_figures_fall_back_on_ranks() -> None:
-    base = np.random.default_rng(11).permutation(np.linspace(1.0, 2.0, 501))
-    got = combine_quantile([base, base[::-1].copy(), np.roll(base, 100)], 0.5)
-    assert got.value == 1.5 and got.lo is not None and got.hi is not None and got.lo < 1.5 < got.hi
-    assert got.method.startswith("approximate: ranks with n_eff (K=3)")
-    assert got.reason == "all runs gave the same figure"
-
-
-def test_zeros_take_t_on_plain_values() -> None:
-    runs = [np.zeros(100), *exponential(12, 4, 100)]
-    got = combine_quantile(runs, 0.5)
-    assert got.method == "t on runs (K=5)"
-    assert got.value is not None and got.value > 0 and got.hi is not None
-    assert got.lo is None or got.lo > 0
-    assert got.reason is not None and "logs" in got.reason
+def test_one_pool_serves_several_quantiles() -> None:
+    runs = exponential(11, 5, 800)
+    pool = pooled(runs)
+    for p in (0.5, 0.95, 0.99):
+        assert combine_quantile(pool, p) == combine_quantile(runs, p)
 
 
 def test_no_data() -> None:
@@ -175,7 +219,7 @@ def test_no_data() -> None:
 
 def test_a_run_without_data_is_named_and_not_counted() -> None:
     got = combine_quantile([*exponential(13, 4, 300), np.array([])], 0.5)
-    assert (got.k, got.method, got.reason) == (4, "t on log of runs (K=4, few)", "1 of 5 runs have no data")
+    assert (got.k, got.method, got.reason) == (4, "ranks by the runs' shares (K=4, few)", "1 of 5 runs have no data")
 
 
 def test_one_attempt() -> None:

@@ -22,7 +22,6 @@ def raw(value: float | None, lo: float | None, hi: float | None, reason: str | N
         (math.nan, None, None),
         (1.0, -math.inf, None),
         (1.0, None, math.inf),
-        (1.0, 1.0, 1.0),
         (1.0, 2.0, 1.0),
         (1.0, 1.5, 2.0),
         (3.0, 1.0, 2.0),
@@ -56,6 +55,12 @@ def test_any_raw_numbers_make_an_honest_interval(value: float | None, lo: float 
 def test_reasons_are_joined_once_each() -> None:
     got = interval(1.0, None, None, level=0.95, method="m", n=1, k=1, settled=False, reasons=["a", "b", "a", ""])
     assert got.reason == "a; b"
+
+
+def test_only_observed_values_that_tie_may_have_no_width() -> None:
+    tied = interval(1.0, 1.0, 1.0, level=0.95, method="m", n=9, k=3, settled=True, ties=True)
+    assert (tied.lo, tied.hi, tied.reason) == (1.0, 1.0, None)
+    assert interval(1.0, 1.0, 1.0, level=0.95, method="m", n=9, k=3, settled=True).lo is None
 
 
 def test_bounds_a_rounding_apart_are_not_knowledge() -> None:

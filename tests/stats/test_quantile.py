@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tfbench.stats.correlation import Worth
-from tfbench.stats.quantile import is_settled, needed_n, rank, rank_interval, sample_quantile, unsettled_reason
+from tfbench.stats.quantile import needed_n, rank, rank_interval, sample_quantile
+from tfbench.stats.quantile_within_run import is_settled, short_words
 
 P = st.sampled_from([0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999])
 
@@ -80,6 +81,6 @@ def test_other_misuse() -> None:
 
 @pytest.mark.parametrize(("n_eff", "told"), [(19.6, "19.6"), (19.97, "19.9"), (8.0, "8")])
 def test_a_sample_that_falls_short_is_not_told_to_have_what_it_takes(n_eff: float, told: str) -> None:
-    worth = [Worth(n_eff, 9.0, 9.0), Worth(40.0, 9.0, 9.0)]
+    worth = [Worth(n_eff, 9.0, 9.0, 1.0), Worth(40.0, 9.0, 9.0, 1.0)]
     assert not is_settled(worth, 0.5)
-    assert unsettled_reason(worth, 0.5).endswith(f"is worth {told} independent observations, P50 takes 20")
+    assert f"is worth {told} independent requests, it takes 20; run " in short_words(worth, 0.5)

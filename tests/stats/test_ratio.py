@@ -37,7 +37,7 @@ def test_a_poisson_rate() -> None:
     # Poisson: sd of the log is 1 / sqrt(n); the widest of four block intervals is somewhat wider than +- 1.96 of it.
     half = math.log(got.hi / got.lo) / 2
     assert 1.3 / math.sqrt(count) < half < 4.0 / math.sqrt(count)
-    assert got.method.startswith("approximate: time blocks (K=1), measured coverage ≈ ")
+    assert got.method.startswith("approximate: time blocks (K=1, within this run only), measured coverage ≈ ")
 
 
 def test_blocks_worked_out() -> None:

@@ -12,8 +12,9 @@ import pandas as pd
 from tfbench.metrics.definitions import FIGURES, FigureDef
 from tfbench.metrics.facts import Facts, RunWindow, study_facts
 from tfbench.metrics.samples import Events, attempt_flags, attempt_gaps, attempt_values, ended
-from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
+from tfbench.stats.combine import combine_fraction, combine_quantile, combine_ratio, pooled, pooled_chunks
 from tfbench.stats.interval import Interval
+from tfbench.stats.pool import Pool
 from tfbench.stats.quantile import sample_quantile
 from tfbench.stats.ratio import RatioRun
 
@@ -58,8 +59,9 @@ def figures(
         drawn = _draw(facts)
         for point in dict.fromkeys(run.point for run in facts.runs):
             runs = [run for run in facts.runs if run.point == point and run.status == "complete"]
+            pools: dict[str, Pool] = {}
             for figure in FIGURES.values():
-                interval = _interval(figure, facts, drawn, runs, level)
+                interval = _interval(figure, facts, drawn, runs, pools, level)
                 head = {"load_value": point[0], "arm": point[1], **_head(figure, facts)}
                 rows.append(head | dataclasses.asdict(interval))
     return _frame(rows, _FIGURE_COLUMNS)
@@ -103,7 +105,10 @@ def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     )
 
 
-def _interval(figure: FigureDef, facts: Facts, drawn: Drawn, runs: Sequence[RunWindow], level: float) -> Interval:
+def _interval(
+    figure: FigureDef, facts: Facts, drawn: Drawn, runs: Sequence[RunWindow], pools: dict[str, Pool], level: float
+) -> Interval:
+    """`pools`: what quantiles of these runs were taken of so far, by SQL text."""
     if not runs:
         return _nothing(_NO_RUN, level)
     samples = [drawn[figure.sql][run.index] for run in runs]
@@ -111,13 +116,21 @@ def _interval(figure: FigureDef, facts: Facts, drawn: Drawn, runs: Sequence[RunW
         return _ratio(figure, facts, drawn, runs, samples, level)
     if figure.kind == "fraction":
         interval = combine_fraction(
-            [flags.value for flags in samples], score=[flags.score for flags in samples], level=level
+            [flags.value for flags in samples],
+            score=[flags.score for flags in samples],
+            seconds=watched_s(runs),
+            level=level,
         )
-    elif figure.kind == "chunk_quantile":
-        interval = combine_chunk_quantile(samples, quantile_of(figure), level=level)
     else:
-        interval = combine_quantile(samples, quantile_of(figure), level=level)
+        if figure.sql not in pools:
+            pools[figure.sql] = (pooled_chunks if figure.kind == "chunk_quantile" else pooled)(samples)
+        interval = combine_quantile(pools[figure.sql], quantile_of(figure), level=level)
     return interval if interval.n else dataclasses.replace(interval, reason=figure.empty)
+
+
+def watched_s(runs: Sequence[RunWindow]) -> float:
+    """Seconds of all the runs' windows together."""
+    return sum((run.end_ns - run.start_ns) / 1e9 for run in runs if run.start_ns is not None and run.end_ns is not None)
 
 
 def _ratio(

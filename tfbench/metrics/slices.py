@@ -24,7 +24,8 @@ from tfbench.metrics.samples import Flags, attempt_flags, ended
 from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
 from tfbench.stats.correlation import worth_of_each
 from tfbench.stats.interval import Interval
-from tfbench.stats.quantile import is_settled, sample_quantile, unsettled_reason, worth_by_run
+from tfbench.stats.quantile import sample_quantile
+from tfbench.stats.quantile_within_run import is_settled, short_words, worth_by_run
 from tfbench.stats.ratio import SETTLED_EVENTS, few_events_reason
 from tfbench.stats.sample_size import (
     plan_times,
@@ -100,7 +101,13 @@ def combined(figure: FigureDef, samples: Sequence[Sample], level: float = 0.95) 
 
 
 def short_reason(figure: FigureDef, samples: Sequence[Sample]) -> str | None:
-    """Why runs are too short for a figure; None where they aren't, and for fractions: exact bounds take any length."""
+    """Why runs are too short to compare a figure of theirs; None where they aren't.
+
+    Of fractions they never are: exact bounds take any length.
+
+    Each run by itself, for quantiles too, though all together may carry the figure: pairs of shorter runs were measured
+    to hold their ratio too rarely (M/M/1, M/H2/1 at load 0.8, a tenth of the planned n: 87 to 92 %).
+    """
     data = [sample.data for sample in samples if sample.data is not None]
     if not data or figure.kind == "fraction":
         return None
@@ -108,7 +115,7 @@ def short_reason(figure: FigureDef, samples: Sequence[Sample]) -> str | None:
         return next(iter(few_events_reason([one.events() for one in data])), None)
     p = quantile_of(figure)
     worth = worth_by_run(*_values(figure, data), p)
-    return None if is_settled(worth, p) else unsettled_reason(worth, p)
+    return None if is_settled(worth, p) else short_words(worth, p)
 
 
 @dataclass(frozen=True, slots=True)

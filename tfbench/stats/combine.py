@@ -1,15 +1,10 @@
 """One figure from the runs of one load point and arm; how, depends on the number of repeats K.
 
-| K | quantile, ratio | fraction |
-|---|---|---|
-| >= 5 | t on log of the runs' figures | Clopper-Pearson on n_eff, capped by the scatter between runs |
-| 3, 4 | the same, labelled few | the same, labelled few |
-| 1, 2 | approximate: ranks with n_eff; time blocks | approximate: Clopper-Pearson on n_eff |
-
-A quantile that isn't settled (some run's n_eff * min(p, 1 - p) < 10) keeps only its near bound, the lower one from P50
-up: short runs see too little of the tail, and their sample quantiles lie too low together (measured: 61 % coverage for
-P99 from 5 runs of 600 at load 0.8). The t interval of a quantile is wider by 2 in as many observations as the weakest
-run has beyond it: what is left of that at 10 and more.
+| K | quantile | ratio | fraction |
+|---|---|---|---|
+| >= 5 | pooled, ranks by the runs' shares at it | t on log of runs | Clopper-Pearson on n_eff between runs |
+| 3, 4 | the same, labelled few | the same, labelled few | the same, labelled few |
+| 1, 2 | within these runs only: ranks with n_eff | time blocks | Clopper-Pearson on n_eff |
 
 Every function takes one entry per run (all runs of one load point and arm) and returns an `Interval`. Data never
 raise: empty, all failed, all equal or zero give None bounds with a reason. Only misuse raises ValueError: NaN or -inf
@@ -25,36 +20,33 @@ import numpy as np
 from tfbench.stats.fraction import pooled_fraction
 from tfbench.stats.interval import BoolArray, FloatArray, IntArray, Interval, check_level, interval
 from tfbench.stats.labels import t_method
-from tfbench.stats.quantile import (
-    Clusters,
-    check_p,
-    infinite_reason,
-    is_settled,
-    pooled_quantile,
-    sample_quantile,
-    unsettled_reason,
-    worth_at,
-)
+from tfbench.stats.pool import Pool
+from tfbench.stats.quantile import Clusters, check_p
+from tfbench.stats.quantile_over_runs import quantile_over_runs
+from tfbench.stats.quantile_within_run import quantile_within_run
 from tfbench.stats.ratio import SETTLED_EVENTS, RatioRun, few_events_reason, pooled_ratio
 from tfbench.stats.repeats import Spread, over_runs
 
 
-def combine_quantile(runs: Sequence[FloatArray], p: float, *, level: float = 0.95) -> Interval:
-    """The p-quantile over attempts (TTFT, TPOT, E2E, client lag).
+def combine_quantile(runs: Sequence[FloatArray] | Pool, p: float, *, level: float = 0.95) -> Interval:
+    """The p-quantile over attempts (TTFT, TPOT, E2E, client lag): the value of rank ceil(n p) of all runs' attempts.
 
     Args:
         runs: one float64 array [n] per run, in order of *scheduled* time (the order carries the correlation), in any
-            unit; +inf for an attempt that failed. Leave out nulls.
+            unit; +inf for an attempt that failed. Leave out nulls. Or a `pool` of them, which serves several p.
         p: in (0, 1), e.g. 0.99.
 
-    The value is the geometric mean of the runs' quantiles for K >= 3, the quantile of the pooled attempts for K <= 2.
     `n` counts attempts.
     """
     check_p(p)
-    return _quantile([np.asarray(run, dtype=np.float64) for run in runs], None, p, level=level, total=len(runs))
+    check_level(level)
+    pool = runs if isinstance(runs, Pool) else pooled(runs)
+    if not pool.values:
+        return _nothing(level, pool.missing)
+    return (quantile_within_run if len(pool.values) < 3 else quantile_over_runs)(pool, p, level=level)
 
 
-def combine_chunk_quantile(runs: Sequence[Clusters], p: float, *, level: float = 0.95) -> Interval:
+def combine_chunk_quantile(runs: Sequence[Clusters] | Pool, p: float, *, level: float = 0.95) -> Interval:
     """The p-quantile over gaps between chunks (ICL, ITL). As `combine_quantile`, but a draw is a request, not a gap.
 
     Args:
@@ -63,7 +55,19 @@ def combine_chunk_quantile(runs: Sequence[Clusters], p: float, *, level: float =
 
     `n` counts gaps.
     """
-    check_p(p)
+    return combine_quantile(runs if isinstance(runs, Pool) else pooled_chunks(runs), p, level=level)
+
+
+def pooled(runs: Sequence[FloatArray]) -> Pool:
+    """The runs that have data, checked, to take quantiles of. Args: `combine_quantile`."""
+    values = [np.asarray(run, dtype=np.float64) for run in runs]
+    _check_values(values)
+    kept = [one for one in values if len(one)]
+    return Pool(kept, None, tuple(_left_out(len(values), len(kept))))
+
+
+def pooled_chunks(runs: Sequence[Clusters]) -> Pool:
+    """The runs that have data, checked and in order of their requests. Args: `combine_chunk_quantile`."""
     values: list[FloatArray] = []
     owners: list[IntArray] = []
     for run in runs:
@@ -73,13 +77,19 @@ def combine_chunk_quantile(runs: Sequence[Clusters], p: float, *, level: float =
         if len(owner) and bool((np.diff(owner) < 0).any()):
             order = np.argsort(owner, kind="stable")
             value, owner = value[order], owner[order]
-        values.append(value)
-        owners.append(owner)
-    return _quantile(values, owners, p, level=level, total=len(runs))
+        if len(value):
+            values.append(value)
+            owners.append(owner)
+    _check_values(values)
+    return Pool(values, owners, tuple(_left_out(len(runs), len(values))))
 
 
 def combine_fraction(
-    runs: Sequence[BoolArray], *, score: Sequence[FloatArray] | None = None, level: float = 0.95
+    runs: Sequence[BoolArray],
+    *,
+    score: Sequence[FloatArray] | None = None,
+    seconds: float | None = None,
+    level: float = 0.95,
 ) -> Interval:
     """A fraction of attempts (good fraction): the pooled share, bounds within [0, 1].
 
@@ -88,8 +98,10 @@ def combine_fraction(
         score: per run a float64 array [n], no NaN: the largest ratio of a latency to its limit, so bad above 1; +inf
             where the attempt failed. Near 0 or 1 it tells how bad attempts would cluster and how far off they are;
             without it such intervals are several times as wide.
+        seconds: how long all runs were watched; what few bad attempts say of bursts is then told in time too.
 
-    All False gives value 0, lo None and an upper bound; all True gives value 1, hi None and a lower bound.
+    All False gives value 0, lo None and an upper bound; all True gives value 1, hi None and a lower bound; so do a few
+    bad (good) attempts that can't tell how such ones cluster.
     """
     check_level(level)
     good = [np.asarray(run, dtype=np.bool_) for run in runs]
@@ -104,7 +116,7 @@ def combine_fraction(
     notes = _left_out(len(runs), len(kept))
     if not kept:
         return _nothing(level, notes)
-    return pooled_fraction(kept, scores, level=level, reasons=notes)
+    return pooled_fraction(kept, scores, level=level, seconds=seconds, reasons=notes)
 
 
 def combine_ratio(runs: Sequence[RatioRun], *, scale: float = 1.0, level: float = 0.95) -> Interval:
@@ -149,55 +161,6 @@ def combine_ratio(runs: Sequence[RatioRun], *, scale: float = 1.0, level: float 
         k=k,
         settled=min(events) >= SETTLED_EVENTS,
         reasons=[*notes, *spread.reasons, *few_events_reason(events)],
-    )
-
-
-def _quantile(
-    values: list[FloatArray], owners: list[IntArray] | None, p: float, *, level: float, total: int
-) -> Interval:
-    check_level(level)
-    _check_values(values)
-    if owners is not None:
-        owners = [owner for owner, value in zip(owners, values, strict=True) if len(value)]
-    values = [value for value in values if len(value)]
-    notes = _left_out(total, len(values))
-    k = len(values)
-    if k == 0:
-        return _nothing(level, notes)
-    if k < 3:
-        return pooled_quantile(values, owners, p, level=level, reasons=notes)
-
-    figures = [sample_quantile(one, p) for one in values]
-    by_run = worth_at(values, owners, figures)
-    settled = is_settled(by_run, p)
-    # Quantiles of short runs are askew, and rank ceil(n p) lies low by nearly a rank, which more runs don't mend: with
-    # 20 observations beyond, t alone covers 93 to 94 % of independent draws, this 95 %.
-    widen = 1.0 + 2.0 / (min(one.n_eff for one in by_run) * min(p, 1.0 - p)) if settled else 1.0
-    spread = over_runs(figures, level=level, what=f"P{100 * p:g}", widen=widen)
-    notes += spread.reasons
-    if spread.flat:
-        return pooled_quantile(values, owners, p, level=level, reasons=notes)
-    lo, hi, method = spread.lo, spread.hi, t_method(spread.name, k)
-    if math.isinf(spread.value):
-        notes.append(infinite_reason(np.concatenate(values), p).replace(" is infinite:", " overall:"))
-        if lo is None:
-            pooled = pooled_quantile(values, owners, p, level=level)
-            lo, method = pooled.lo, pooled.method
-        hi = None
-    elif not settled:
-        notes.append(unsettled_reason(by_run, p))
-        lo, hi = (lo, None) if p >= 0.5 else (None, hi)
-    return interval(
-        spread.value,
-        lo,
-        hi,
-        level=level,
-        method=method,
-        n=sum(len(one) for one in values),
-        n_eff=sum(one.n_eff for one in by_run),
-        k=k,
-        settled=settled and math.isfinite(spread.value),
-        reasons=notes,
     )
 
 

@@ -12,6 +12,8 @@ from tfbench.stats.interval import BoolArray, FloatArray, IntArray, deflate
 WINDOW = 5.0
 # Into how many stretches few runs are cut to see correlation that outlasts the window.
 STRETCHES = (5, 10)
+# Into how many stretches the course that runs share is cut.
+COURSE = 20
 # Standard errors that the correlation of neighbours lies above 0 where it is told from noise.
 TOLD = 4.0
 
@@ -39,11 +41,13 @@ class Worth:
         n_eff: the n for which share * (1 - share) / n is the variance of the share of True; within [1, n].
         draws: requests / correlation time: how many times the sample saw its system afresh.
         spells: requests / `Correlation.slow`: how many good or bad stretches it saw.
+        tau: the correlation time, in requests.
     """
 
     n_eff: float
     draws: float
     spells: float
+    tau: float
 
 
 def correlation(series: Sequence[FloatArray], centred_over: float) -> Correlation:
@@ -133,6 +137,35 @@ def worth_together(inside: Sequence[BoolArray], owners: Sequence[IntArray] | Non
     return _worth(count, share, totals, correlation(totals, sum(map(len, totals))))
 
 
+def worth_of_repeats(hits: Sequence[IntArray], sizes: Sequence[IntArray]) -> Worth:
+    """What two or more runs together are worth for the pooled share of True, as if all were draws of one system.
+
+    A course over time that the runs share (a rate that swings once a run) is no correlation: it comes again in every
+    repeat. So deviations are taken from the runs' common course, in 20 stretches, which takes 1 / K of what is
+    correlated with it; tau's excess over 1 is given that back. How far runs differ it doesn't see.
+
+    Args:
+        hits, sizes: per run, how many observations of each request are True, and how many there are; int64 [requests]
+            in schedule order, K >= 2.
+    """
+    count = sum(int(one.sum()) for one in sizes)
+    share = sum(int(one.sum()) for one in hits) / count
+    parts = min(COURSE, *map(len, hits))
+    edges = [np.arange(parts) * len(one) // parts for one in hits]
+    course = sum(np.add.reduceat(one, at) for one, at in zip(hits, edges, strict=True)) / sum(
+        np.add.reduceat(size, at) for size, at in zip(sizes, edges, strict=True)
+    )
+    totals = [
+        one - np.repeat(course, np.diff(at, append=len(one))) * size
+        for one, size, at in zip(hits, sizes, edges, strict=True)
+    ]
+    totals = [one - one.mean() for one in totals]
+    found = correlation(totals, sum(map(len, totals)) / len(totals))
+    again = len(hits) / (len(hits) - 1.0)
+    tau, slow = (1.0 + again * (one - 1.0) for one in (found.tau, found.slow))
+    return _worth(count, share, totals, Correlation(tau, slow), spent=parts + len(hits))
+
+
 def worth_between(hits: FloatArray, sizes: FloatArray, level: float) -> float:
     """The n_eff that the scatter of parts (runs, or stretches of one) allows their pooled share; inf where they agree.
 
@@ -186,13 +219,14 @@ def _totals(
     ]
 
 
-def _worth(count: int, share: float, totals: Sequence[FloatArray], found: Correlation) -> Worth:
+def _worth(count: int, share: float, totals: Sequence[FloatArray], found: Correlation, spent: int = 0) -> Worth:
+    """`spent`: how many means the deviations were taken from, beyond one."""
     requests = sum(len(total) for total in totals)
-    spread = sum(float(np.square(total).sum()) for total in totals)
+    spread = sum(float(np.square(total).sum()) for total in totals) * requests / max(1, requests - spent)
     if requests == 1:
         n_eff = 1.0
     elif share in (0.0, 1.0) or spread <= 1e-12 * count:
         n_eff = float(requests)
     else:
         n_eff = min(float(count), max(1.0, count * count * share * (1.0 - share) / (found.tau * spread)))
-    return Worth(n_eff, requests / found.tau, requests / found.slow)
+    return Worth(n_eff, requests / found.tau, requests / found.slow, found.tau)

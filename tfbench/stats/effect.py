@@ -76,39 +76,6 @@ class StudentEffect:
         return float(stdtr(self.df, -t))
 
 
-@dataclass(frozen=True, slots=True)
-class WaldEffect:
-    """Two arms' own intervals put together (square and add); a side without a bound is None. Approximate."""
-
-    estimate: float
-    down: float | None
-    up: float | None
-    k: int
-    method: str
-
-    @property
-    def spread(self) -> float:
-        return max(self.down or 0.0, self.up or 0.0)
-
-    def above(self, x: float) -> float:
-        return 1.0 if self.down is None else _normal_tail((self.estimate - x) / self.down)
-
-    def below(self, x: float) -> float:
-        return 1.0 if self.up is None else _normal_tail((x - self.estimate) / self.up)
-
-    def bounds(self, level: float) -> Bounds:
-        z = normal_quantile(0.5 + level / 2)
-        return (
-            None if self.down is None else self.estimate - z * self.down,
-            None if self.up is None else self.estimate + z * self.up,
-        )
-
-    def grown(self, factor: float) -> Self:
-        less = math.sqrt(factor)
-        down, up = (None if side is None else side / less for side in (self.down, self.up))
-        return replace(self, down=down, up=up)
-
-
 @dataclass(frozen=True)
 class FractionEffect:
     """A difference of two fractions: Clopper-Pearson bounds of each, put together by square and add.
@@ -255,12 +222,6 @@ def normal_quantile(p: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(p))
-
-
-def _normal_tail(z: float) -> float:
-    from scipy.special import ndtr
-
-    return float(ndtr(-z))
 
 
 def _expit(x: float) -> float:

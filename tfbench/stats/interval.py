@@ -21,7 +21,8 @@ class Interval:
 
     A bound of None is open: not estimable from these data, or one-sided by nature (a fraction of 1 has no upper bound
     worth printing). `reason` then says why; it may also stand beside two bounds as a caution. Nothing here is ever NaN
-    or infinite, lo <= value <= hi where present, and lo < hi (never zero width).
+    or infinite, and lo <= value <= hi where present. lo = hi only where so many attempts share one value (a coarse
+    clock) that both bounds fall on it.
 
     Args:
         value: the figure, in the unit of the data; None when it is infinite or there are no data.
@@ -31,7 +32,7 @@ class Interval:
         n: observations behind the figure over all runs (attempts, gaps or events).
         n_eff: how many independent observations they are worth; None where no such number is used or known.
         k: runs that contributed.
-        settled: whether every run carries the figure (for a quantile: n_eff * (1 - p) >= 10).
+        settled: whether the runs carry the figure; else its value is the sample's own, with one bound at most.
         reason: one line, or None.
 
     Raises:
@@ -54,8 +55,8 @@ class Interval:
             number = getattr(self, name)
             if number is not None and not math.isfinite(number):
                 raise ValueError(f"Interval.{name} is {number}; give None and a reason")
-        if self.lo is not None and self.hi is not None and not self.lo < self.hi:
-            raise ValueError(f"Interval has no width: [{self.lo}, {self.hi}]; give None and a reason")
+        if self.lo is not None and self.hi is not None and not self.lo <= self.hi:
+            raise ValueError(f"Interval is upside down: [{self.lo}, {self.hi}]")
         if self.value is not None and not (
             (self.lo is None or self.lo <= self.value) and (self.hi is None or self.value <= self.hi)
         ):
@@ -75,16 +76,20 @@ def interval(
     k: int,
     settled: bool,
     n_eff: float | None = None,
+    ties: bool = False,
     reasons: Sequence[str] = (),
 ) -> Interval:
-    """An `Interval` from raw numbers: what is not finite becomes None, what has no width opens, and each says why."""
+    """An `Interval` from raw numbers: what is not finite becomes None, what has no width opens, and each says why.
+
+    ties: bounds are observed values, which may be one and the same; others have no width only for want of spread.
+    """
     notes = list(dict.fromkeys(reason for reason in reasons if reason))
     value, lo, hi = _finite(value), _finite(lo), _finite(hi)
     if value is not None:
         # Rounding alone may put a bound past the value.
         lo = None if lo is None else min(lo, value)
         hi = None if hi is None else max(hi, value)
-    if lo is not None and hi is not None and hi - lo <= NO_WIDTH * max(abs(lo), abs(hi)):
+    if not ties and lo is not None and hi is not None and hi - lo <= NO_WIDTH * max(abs(lo), abs(hi)):
         lo = hi = None
         notes.append("the data show no spread to make bounds from")
     if not notes and (value is None or lo is None or hi is None):

@@ -31,13 +31,18 @@ LEAST = 90
 
 
 def approximate(name: str, k: int, figure: str, level: float) -> str:
-    """`approximate: NAME (K=k), measured coverage ≈ …`; K above 2 borrows K = 2. Only level 95 % was measured."""
-    measured = MEASURED.get((figure, min(k, 2)))
+    """`approximate: NAME (K=1, within this run only), measured coverage ≈ …`; only level 95 % was measured.
+
+    The coverage is that of runs that don't differ: one run can't tell how far runs do, nor can two. K above 2, where
+    the runs show no spread, claims no coverage.
+    """
+    measured = MEASURED.get((figure, k))
+    span = "within this run only" if k == 1 else "within these runs only" if k == 2 else "no spread between runs"
+    head = f"approximate: {name} (K={k}, {span})"
     if measured is None or level != 0.95:
-        return f"approximate: {name} (K={k}), coverage not measured"
+        return f"{head}, coverage not measured"
     worst, best = measured
-    span = f"{worst} %" if worst == best else f"{worst}–{best} %"
-    return f"approximate: {name} (K={k}), measured coverage ≈ {span}"
+    return f"{head}, measured coverage ≈ {f'{worst} %' if worst == best else f'{worst}–{best} %'}"
 
 
 def withheld(figure: str, k: int) -> str | None:

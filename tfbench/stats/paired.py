@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tfbench.stats.effect import Effect, FractionEffect, OrderEffect, StudentEffect, WaldEffect, normal_quantile
+from tfbench.stats.effect import Effect, FractionEffect, OrderEffect, StudentEffect
 from tfbench.stats.interval import NO_WIDTH, FloatArray, Interval, check_level, interval
 from tfbench.stats.labels import t_method
 
@@ -80,25 +80,6 @@ def fraction_effect(
     return FractionEffect(*arms[0], *arms[1], k, name)
 
 
-def interval_effect(base: Interval, candidate: Interval, *, logs: bool) -> Effect | None:
-    """Two arms' own intervals put together, for too few runs to see their spread; None where a value is missing.
-
-    lo = d - sqrt((c - lc)^2 + (ub - b)^2), hi likewise (Zou & Donner 2008). What pairs share isn't used: cautious.
-    """
-    if base.value is None or candidate.value is None or (logs and min(base.value, candidate.value) <= 0.0):
-        return None
-    z = normal_quantile(0.5 + base.level / 2)
-    b, lb, ub, c, lc, uc = (
-        None if x is None or (logs and x <= 0.0) else math.log(x) if logs else x
-        for x in (base.value, base.lo, base.hi, candidate.value, candidate.lo, candidate.hi)
-    )
-    assert b is not None and c is not None
-    down = None if lc is None or ub is None else math.hypot(c - lc, ub - b) / z
-    up = None if uc is None or lb is None else math.hypot(uc - c, b - lb) / z
-    k = min(base.k, candidate.k)
-    return WaldEffect(c - b, down or None, up or None, k, f"approximate: both arms' intervals put together (K={k})")
-
-
 def paired_ratio(base: FloatArray, candidate: FloatArray, level: float = 0.95) -> Interval:
     """The ratio candidate / base: geometric mean over pairs with Student t bounds on its log. Args: `paired_effect`."""
     return ratio_interval(paired_effect(list(base), list(candidate), logs=True), level)
@@ -138,7 +119,7 @@ def _interval(effect: Effect, level: float, shown: Callable[[float], float]) -> 
 def _open_reason(effect: Effect, lo: float | None, hi: float | None) -> str | None:
     if isinstance(effect, OrderEffect):
         if effect.k < 2:
-            return "one run an arm shows no spread"
+            return "one run an arm: how far runs differ isn't known"
         if effect.estimate is None:
             return "the figure is infinite or zero in some runs"
         return "the runs show no spread" if lo is None or hi is None else None

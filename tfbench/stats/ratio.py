@@ -137,7 +137,11 @@ def few_events_reason(events: Sequence[int]) -> list[str]:
     least = min(events, default=0)
     if least >= SETTLED_EVENTS:
         return []
-    return [f"not settled: the weakest run has {least} events, a ratio takes {SETTLED_EVENTS}"]
+    times = math.ceil(1.2 * SETTLED_EVENTS / max(least, 0.5))
+    return [
+        f"runs too short for a rate: the weakest counts {least} requests, it takes {SETTLED_EVENTS}; run {times} times "
+        "as long"
+    ]
 
 
 def edge_share(runs: Sequence[RatioRun]) -> float:

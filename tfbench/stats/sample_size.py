@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from tfbench.stats.correlation import Worth
 from tfbench.stats.fraction import FEW
-from tfbench.stats.quantile import SETTLED, check_p, needed_n
+from tfbench.stats.quantile import check_p, needed_n
+from tfbench.stats.quantile_over_runs import BEYOND
+from tfbench.stats.quantile_within_run import SETTLED
 
 # A plan asks for twice what settles, and 20 good or bad stretches: n_eff is itself read from the runs and strays, the
 # more the fewer they are, and figures of runs that saw few bad stretches are askew. Measured by
@@ -29,7 +31,7 @@ class Carried:
     Args:
         p: the quantile.
         bounded: whether independent observations give it an upper bound at all.
-        settled: whether the figure is shown with both bounds: n_eff * min(p, 1 - p) >= 10.
+        settled: whether the figure is shown with both bounds, in nine of ten studies.
         n_bounded, n_settled: attempts per run it takes.
     """
 
@@ -41,19 +43,26 @@ class Carried:
 
 
 def carried_quantiles(
-    n: int, ps: Sequence[float] = (0.5, 0.9, 0.95, 0.99, 0.999), *, tau: float = 1.0, level: float = 0.95
+    n: int,
+    ps: Sequence[float] = (0.5, 0.9, 0.95, 0.99, 0.999),
+    *,
+    repeats: int = 1,
+    tau: float = 1.0,
+    level: float = 0.95,
 ) -> tuple[Carried, ...]:
-    """Which quantiles n attempts per run can carry.
+    """Which quantiles n attempts per run can carry: from 3 repeats on all runs together, a run alone before.
 
     Args:
         n: attempts per run.
+        repeats: runs of a load point.
         tau: correlation time in attempts, n_eff = n / tau. 1 is the best case.
     """
     _check_tau(tau)
     result = []
     for p in ps:
         n_bounded = math.ceil(needed_n(p, level=level) * tau)
-        n_settled = math.ceil(SETTLED * tau / min(p, 1.0 - p) - 1e-6)
+        beyond = 2.0 * BEYOND / repeats if repeats >= 3 else SETTLED
+        n_settled = math.ceil(beyond * tau / min(p, 1.0 - p) - 1e-6)
         result.append(Carried(p, n >= n_bounded, n >= n_settled, n_bounded, n_settled))
     return tuple(result)
 

@@ -31,21 +31,28 @@ def expected_attempts(manifest: Manifest, load_value: float) -> int | None:
 
 
 def sample_size_notes(manifest: Manifest, plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """One line per load point that can't settle every shown quantile, with what would; n_eff = n, the best case."""
+    """One line per load point that can't carry every shown quantile, with what would; requests that don't depend on
+    each other, the best case."""
     notes = []
+    repeats = manifest.load.repeats
     for value in sorted({plan.load_value for plan in plans}):
         n = expected_attempts(manifest, value)
         if n is None:
             continue
-        short = [one for one in carried_quantiles(n, _SHOWN) if not one.settled]
+        short = [one for one in carried_quantiles(n, _SHOWN, repeats=repeats) if not one.settled]
         if not short:
             continue
         needs = []
         for one in short:
             if manifest.load.count is None:
-                needs.append(f"{_name(one.p)} takes {one.n_settled / value:.3g} s")
+                needs.append(f"{_name(one.p)} takes load.duration_s = {math.ceil(one.n_settled / value)}")
             else:
-                needs.append(f"{_name(one.p)} takes count = {one.n_settled}")
+                needs.append(f"{_name(one.p)} takes load.count = {one.n_settled}")
         names = ", ".join(_name(one.p) for one in short)
-        notes.append(f"load {value:g}: about {n} attempts a run can't settle {names} ({'; '.join(needs)}, at best)")
+        runs = f"{repeats} runs" if repeats > 1 else "a run"
+        more = ", or 5 repeats" if repeats < 3 else ""
+        notes.append(
+            f"load {value:g}: {runs} of about {n} requests are too short for both bounds of {names}"
+            f" ({', '.join(needs)}{more}; more where requests queue)"
+        )
     return tuple(notes)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tfbench.metrics import FIGURES, Bucket, FigureDef, Sample, bucket_samples, combined, short_reason
 from tfbench.stats.effect import Effect
-from tfbench.stats.paired import fraction_effect, interval_effect, paired_effect, unpaired_effect
+from tfbench.stats.paired import fraction_effect, paired_effect, unpaired_effect
 from tfbench.verdict.arms import Arm, ArmRun, Match
 from tfbench.verdict.buckets import Edges, length_edges, memberships, read_attempts
 
@@ -83,19 +83,15 @@ def build_cells(
 def effect_of(cell: Cell, *, relative: bool) -> Effect | str:
     """Candidate against base: a log ratio where `relative`, else a difference; or why there is none.
 
-    From two runs an arm on, their spread; for single runs their own intervals put together.
+    From two runs an arm on; single ones tell how far apart they are, not how far runs of one system lie apart.
     """
     base, candidate = _known(cell)
     if not base or not candidate:
         return _why_none(cell)
     ours, theirs = ([float(one.value) for one in arm if one.value is not None] for arm in (base, candidate))
-    if cell.figure.kind == "fraction" and not relative:
+    if cell.figure.kind == "fraction" and not relative and min(len(ours), len(theirs)) >= 2:
         of_base, of_candidate = combined(cell.figure, base), combined(cell.figure, candidate)
         return fraction_effect(ours, theirs, of_base, of_candidate, paired=cell.paired)
-    if min(len(ours), len(theirs)) < 2:
-        own = interval_effect(combined(cell.figure, base), combined(cell.figure, candidate), logs=relative)
-        if own is not None:
-            return own
     return (paired_effect if cell.paired else unpaired_effect)(ours, theirs, logs=relative)
 
 

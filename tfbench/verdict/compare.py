@@ -38,7 +38,8 @@ Says = Literal["worse", "better", "undecided", "no data"]
 class CompareRow:
     """One figure's effect. scale: "ratio" (candidate / base) or "difference" (candidate - base, in `unit`).
 
-    says: "worse" or "better" where shown at the table's false discovery rate. leans: the estimate's own side.
+    says: "worse" or "better" where shown at the table's false discovery rate, never from one run an arm. leans: the
+    estimate's own side, from two runs an arm on.
     hidden_by: the figure that got no worse while this one leans worse: a median over its tail, all attempts over a
     bucket. settled: both arms' runs are long enough for the figure.
     """
@@ -130,6 +131,12 @@ def compare(
         f" {one.candidate_runs} runs, the base's in {one.base_unstable} of {one.base_runs}"
         for one in loads
         if _newly_unstable(one)
+    ]
+    warnings += [
+        f"one run an arm at load {one.load}: how far runs differ isn't known, so nothing is called worse or better; run"
+        " both with load.repeats = 5"
+        for one in loads
+        if min(one.base_runs, one.candidate_runs) == 1
     ]
     warnings += [f"left out: {why}" for one in loads for why in one.left_out]
     notes = [*alike.notes, *missing_loads(base, candidate)]
@@ -228,7 +235,7 @@ def _row(cell: Cell, effect: Effect | str, p: float | None, p_adjusted: float | 
 
 def _leans(effect: Effect, direction: str | None) -> Literal["worse", "better"] | None:
     up, down = effect.above(0.0), effect.below(0.0)
-    if up == down or effect.estimate == 0.0:
+    if effect.k < 2 or up == down or effect.estimate == 0.0:
         return None
     return "worse" if (up < down) == (direction == "lower") else "better"
 

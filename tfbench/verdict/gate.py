@@ -337,7 +337,7 @@ def _grouped(rows: Sequence[GateRow]) -> list[str]:
 
 def _group_words(rows: Sequence[GateRow]) -> str:
     first = rows[0]
-    mend = "; runs have to be longer: gate --plan says how long" if "not settled" in (first.reason or "") else ""
+    mend = "; gate --plan says how long" if "too short" in (first.reason or "") else ""
     if len(rows) == 1:
         return f"{first.name}: {row_words(first)}{mend}"
     names = ", ".join(row.name for row in rows[:_ROWS_TOLD])
