@@ -91,6 +91,8 @@ class Part:
 def parts(cell: Cell, replications: int, seed: int, ks: Sequence[int] = KS) -> Iterator[Part]:
     """A cell's work in pieces, each with its own random stream; what is quickly drawn is drawn more often."""
     replications *= MORE.get(cell.figure, 1) * MORE_OF.get(cell.system, 1)
+    if (cell.system, cell.figure, cell.n) in asked():
+        replications //= 2  # several candidates each, and many cells
     name = zlib.crc32(f"{cell.system} {cell.figure} {cell.load} {cell.n}".encode())
     for i, first in enumerate(range(0, replications, PART)):
         yield Part(cell, tuple(ks), min(PART, replications - first), (seed, name, i))

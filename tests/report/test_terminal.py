@@ -16,7 +16,7 @@ def printed(name: str, width: int) -> str:
 
 def test_one_row_per_load_point_in_a_hundred_columns() -> None:
     text = printed("healthy", 100)
-    assert text.count("TTFT P95") == 2, "one table, and the line that says how its columns came about"
+    assert text.count("TTFT P95") == 1, "one table, and no line about its columns where nothing is amiss"
     for piece in ("1.99", "[1.91,2.07]", "187", "[174,200]", "99.5", "2.92", "VALID", "stable", "USD/Mtok"):
         assert piece in text
 
@@ -49,10 +49,10 @@ def test_at_eighty_columns_every_figure_is_still_there() -> None:
         assert piece in text
 
 
-def test_footers_state_n_k_method_and_quality() -> None:
+def test_footers_say_what_intervals_rest_on_and_no_method() -> None:
     text = " ".join(printed("healthy", 100).split())
-    assert "n = 600–2,400, K = 5 runs a load point. 95 % intervals: t on log of runs (K=5)." in text
-    assert "good: n = 600–2,400" in text
+    assert "Intervals hold with 95 %, from 5 runs a load point and 600–2,400 requests in all." in text
+    assert "this run only" not in text and "t on log" not in text
     assert "quality not judged" in text
     assert "vacuously (one output token or chunk): 3 at 2" in text
     assert "quality not judged" not in printed("arms", 100)
@@ -64,7 +64,7 @@ def test_marks_are_explained() -> None:
         "110?",
         "≥ 750",
         "≤ 0.200",
-        "? the sample's own value; n can't settle it: TTFT P50, TTFT P95, TPOT P50 at 4",
+        "? TTFT P50, TTFT P95, TPOT P50 at 4: P99 not settled",
         "zero qualified tokens: lower bound only",
         "INVALID at 4, repeat 1, 3: client lag p99 5.17 ms > 5 ms",
         "unstable at 8, repeat 0, 1, 2, 3, 4: backlog grows",
@@ -72,6 +72,32 @@ def test_marks_are_explained() -> None:
         "16: 5 interrupted of 5 runs",
     ):
         assert piece in text
+
+
+def test_reasons_that_differ_in_numbers_are_one_line() -> None:
+    sample = Sample()
+    for load, worth, times in ((2.0, 1.2, 9), (4.0, 3.4, 3)):
+        sample.add_runs(load, 3)
+        why = f"too few requests beyond P95 (worth {worth} independent ones, 10 needed): run {times} times as long"
+        sample.add_figure(load, "ttft_p95_ms", "ms", 80.0, lo=70.0, settled=False, reason=why)
+    out = io.StringIO()
+    print_summary(sample.data(), out, 170)
+    told = [line for line in out.getvalue().splitlines() if "TTFT P95 at 2, 4" in line]
+    assert [line.strip() for line in told] == [
+        "? TTFT P95 at 2, 4: too few requests beyond P95 (worth 1.2–3.4 independent ones, 10 needed): "
+        "run 3–9 times as long"
+    ]
+
+
+@pytest.mark.parametrize(("k", "says"), [(1, "They speak of this run only"), (2, "They speak of these runs only")])
+def test_one_run_or_two_speak_of_themselves_only(k: int, says: str) -> None:
+    sample = Sample()
+    sample.add_runs(2.0, k)
+    sample.add_figure(2.0, "ttft_p50_ms", "ms", 80.0, lo=70.0, hi=90.0, k=k)
+    out = io.StringIO()
+    print_summary(sample.data(), out, 170)
+    told = " ".join(out.getvalue().split())
+    assert f"{says}: how far runs differ isn't known; 5 repeats tell (load.repeats = 5)." in told
 
 
 def test_arms_with_long_names_are_told_apart() -> None:

@@ -90,7 +90,7 @@ def test_fifty_samples_do_not_carry_p99() -> None:
     assert got.hi is None and not got.settled
     assert got.lo is not None and got.lo < got.value
     assert got.reason == (
-        "runs too short for P99: the weakest is worth 50 independent requests, it takes 1000; run 24 times as long, "
+        "runs too short for P99 (the weakest is worth 50 independent requests, 1000 needed): run 24 times as long, "
         "or 5 repeats"
     )
 
@@ -100,7 +100,7 @@ def test_an_unsettled_quantile_keeps_its_near_bound_only() -> None:
     high, low = combine_quantile(runs, 0.99), combine_quantile(runs, 0.01)
     assert (high.hi, high.settled) == (None, False) and high.lo is not None
     assert (low.lo, low.settled) == (None, False) and low.hi is not None
-    assert high.reason is not None and high.reason.startswith("too few requests beyond P99: all runs together")
+    assert high.reason is not None and high.reason.startswith("too few requests beyond P99 (all runs together")
     assert "run 6 times as long" in high.reason
 
 

@@ -83,4 +83,4 @@ def test_other_misuse() -> None:
 def test_a_sample_that_falls_short_is_not_told_to_have_what_it_takes(n_eff: float, told: str) -> None:
     worth = [Worth(n_eff, 9.0, 9.0, 1.0), Worth(40.0, 9.0, 9.0, 1.0)]
     assert not is_settled(worth, 0.5)
-    assert f"is worth {told} independent requests, it takes 20; run " in short_words(worth, 0.5)
+    assert f"is worth {told} independent requests, 20 needed): run " in short_words(worth, 0.5)

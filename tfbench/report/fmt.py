@@ -1,6 +1,7 @@
 """Numbers, intervals, and sentences about n, K and method, as both the terminal and the page print them."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -128,6 +129,26 @@ def gathered(pairs: Sequence[tuple[str, str]]) -> str:
     for load, words in by_load.items():
         groups.setdefault(", ".join(words), []).append(load)
     return "; ".join(f"{words} at {', '.join(loads)}" for words, loads in groups.items())
+
+
+_NUMBER = re.compile(r"(?<![A-Za-z\d])\d[\d,]*(?:\.\d+)?")
+
+
+def skeleton(text: str) -> str:
+    """A text without its numbers (those within a word, as in P95, stay)."""
+    return _NUMBER.sub("#", text)
+
+
+def merged(texts: Sequence[str]) -> str:
+    """Texts that differ in their numbers alone as one: each number becomes the span of them, 3–9."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    slots = [
+        sorted(set(column), key=lambda x: float(x.replace(",", "")))
+        for column in zip(*map(_NUMBER.findall, texts), strict=True)
+    ]
+    spans = iter([one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in slots])
+    return _NUMBER.sub(lambda _: next(spans), texts[0])
 
 
 def caption(figures: Sequence[Figure], unit: str = "attempts") -> str:

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 
 from tfbench.core.kinds import RunStatus
 from tfbench.report.escape import plain
-from tfbench.report.fmt import NOTHING, UNSETTLED, gathered, method_sentence, repeats, shown, span
+from tfbench.report.fmt import (
+    NOTHING,
+    UNSETTLED,
+    gathered,
+    merged,
+    method_sentence,
+    repeats,
+    shown,
+    skeleton,
+    span,
+)
 from tfbench.report.judged import chosen_runs
 from tfbench.report.model import Figure, LoadPoint, ReportData
 
@@ -76,11 +86,11 @@ def marks_notes(data: ReportData) -> list[tuple[str, tuple[str, ...]]]:
     """(meaning, reasons) of every mark that is in the summary; a reason starts with the figures it is about."""
     heads = {column.figure: column.head for column in columns(data)}
     words = {
-        UNSETTLED: "? the sample's own value; n can't settle it",
+        UNSETTLED: "? too little was measured to be sure of it",
         "≥": "≥ or ≤ only that bound is known",
         NOTHING: f"{NOTHING} no value",
     }
-    by_mark: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    by_mark: dict[str, dict[tuple[str, str], list[tuple[str, str]]]] = {}
     for load in data.loads:
         for name, head in heads.items():
             figure = data.figure(load, name)
@@ -91,11 +101,15 @@ def marks_notes(data: ReportData) -> list[tuple[str, tuple[str, ...]]]:
             reason = (figure.reason if figure is not None else None) or (
                 "not in this study" if figure is None else "no reason given"
             )
-            by_mark.setdefault(mark, {}).setdefault(reason, []).append((head, load.label))
-    return [
-        (words[mark], tuple(f"{gathered(where)}: {reason}" for reason, where in reasons.items()))
-        for mark, reasons in by_mark.items()
-    ]
+            # Reasons of one figure that tell other numbers at other loads are one reason.
+            by_mark.setdefault(mark, {}).setdefault((head, skeleton(reason)), []).append((load.label, reason))
+    out = []
+    for mark, found in by_mark.items():
+        by_words: dict[str, list[tuple[str, str]]] = {}
+        for (head, _), told in found.items():
+            by_words.setdefault(merged([reason for _, reason in told]), []).extend((head, at) for at, _ in told)
+        out.append((words[mark], tuple(f"{gathered(where)}: {reason}" for reason, where in by_words.items())))
+    return out
 
 
 def method_notes(data: ReportData) -> list[str]:
@@ -112,6 +126,23 @@ def method_notes(data: ReportData) -> list[str]:
         f"{repeats([f.k for f in held if f.k is not None])}. {sentence}"
         for sentence, (heads, held) in groups.items()
     ]
+
+
+def sample_notes(data: ReportData) -> list[str]:
+    """What the summary's intervals rest on, in one plain line; where runs are one or two, what those can't know."""
+    figures = [f for column in columns(data) for load in data.loads if (f := data.figure(load, column.figure))]
+    held = [figure for figure in figures if not figure.empty and figure.k]
+    if not held:
+        return []
+    ks, ns = ({getattr(figure, name) for figure in held} - {None, 0} for name in ("k", "n"))
+    level = max(figure.level or 0.0 for figure in held)
+    runs = f"{span(sorted(ks))} run{'' if ks == {1} else 's'} a load point"
+    rest = f"Intervals hold with {100 * level:g} %, from {runs} and {span(sorted(ns))} requests in all."
+    few = min(ks)
+    if few > 2:
+        return [rest]
+    which = "this run only" if few == 1 else "these runs only"
+    return [f"{rest} They speak of {which}: how far runs differ isn't known; 5 repeats tell (load.repeats = 5)."]
 
 
 def unfit_notes(data: ReportData) -> list[tuple[bool, str]]:

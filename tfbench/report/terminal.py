@@ -21,7 +21,7 @@ from tfbench.report.overview import (
     columns,
     headline,
     marks_notes,
-    method_notes,
+    sample_notes,
     served_words,
     simulated_words,
     standing_notes,
@@ -123,9 +123,10 @@ def _notes(data: ReportData) -> list[RenderableType]:
     out: list[RenderableType] = []
     out += [_note(line, "red" if invalid else "yellow") for invalid, line in unfit_notes(data)]
     for meaning, reasons in marks_notes(data):
-        more = f"; {len(reasons) - REASONS} more on the page" if len(reasons) > REASONS else ""
-        out.append(_note(f"{meaning}: {'; '.join(reasons[:REASONS])}{more}.", "yellow"))
-    out += [_note(line, "dim") for line in method_notes(data)]
+        out += [_note(f"{meaning[0]} {reason}", "yellow") for reason in reasons[:REASONS]]
+        if len(reasons) > REASONS:
+            out.append(_note(f"{meaning[0]} {len(reasons) - REASONS} more reasons are on the page (--html)", "yellow"))
+    out += [_note(line, "dim") for line in sample_notes(data)]
     standing = standing_notes(data)
     if standing:
         out.append(_note("; ".join(standing) + ".", "bold"))

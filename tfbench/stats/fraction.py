@@ -103,8 +103,8 @@ def pooled_fraction(
     settled = worth >= FEW
     if not settled:
         notes.append(
-            f"too few requests for a share: all runs together are worth {worth:.1f} independent ones, it takes "
-            f"{FEW:g}; run {math.ceil(2 * FEW / worth)} times as long"
+            f"too few requests for a share (all runs together are worth {worth:.1f} independent ones, {FEW:g} needed): "
+            f"run {math.ceil(2 * FEW / worth)} times as long"
         )
     lo: float | None = low
     hi: float | None = high

@@ -102,6 +102,6 @@ def _short_words(beyond: float, p: float) -> str:
     """Why the p-quantile has one bound only, and what to do."""
     times = math.ceil(2.0 * BEYOND / max(beyond, 0.1))
     return (
-        f"too few requests beyond P{100 * p:g}: all runs together are worth {beyond:.1f} independent ones, both bounds "
-        f"take {2 * BEYOND:g}; run {'over 100' if times >= 100 else times} times as long"
+        f"too few requests beyond P{100 * p:g} (all runs together are worth {beyond:.1f} independent ones, "
+        f"{2 * BEYOND:g} needed): run {'over 100' if times >= 100 else times} times as long"
     )

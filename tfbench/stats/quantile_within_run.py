@@ -36,8 +36,8 @@ def short_words(worth: Sequence[Worth], p: float) -> str:
     least = min(one.n_eff for one in worth)
     needed = SETTLED / min(p, 1.0 - p)
     return (
-        f"runs too short for P{100 * p:g}: the weakest is worth {math.floor(10 * least) / 10:g} independent requests, "
-        f"it takes {needed:.0f}; run {math.ceil(1.2 * needed / least)} times as long"
+        f"runs too short for P{100 * p:g} (the weakest is worth {math.floor(10 * least) / 10:g} independent requests, "
+        f"{needed:.0f} needed): run {math.ceil(1.2 * needed / least)} times as long"
     )
 
 
@@ -86,8 +86,8 @@ def quantile_within_run(pool: Pool, p: float, *, level: float) -> Interval:
     if not whole:
         if settled:
             notes.append(
-                f"too short to tell how far its requests depend on each other: worth {worth:.0f} independent ones for "
-                f"sure, both bounds take {enough:.0f}; run {math.ceil(enough / worth)} times as long, or 5 repeats"
+                f"too short to tell how far its requests depend on each other (worth {worth:.0f} independent ones for "
+                f"sure, {enough:.0f} needed): run {math.ceil(enough / worth)} times as long, or 5 repeats"
             )
         else:
             notes.append(f"{short_words(by_run, p)}, or 5 repeats")

@@ -139,7 +139,7 @@ def few_events_reason(events: Sequence[int]) -> list[str]:
         return []
     times = math.ceil(1.2 * SETTLED_EVENTS / max(least, 0.5))
     return [
-        f"runs too short for a rate: the weakest counts {least} requests, it takes {SETTLED_EVENTS}; run {times} times "
+        f"runs too short for a rate (the weakest counts {least} requests, {SETTLED_EVENTS} needed): run {times} times "
         "as long"
     ]
 
