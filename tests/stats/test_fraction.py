@@ -157,7 +157,7 @@ def test_a_burst_or_two_leave_one_bound_that_says_what_it_assumes(k: int) -> Non
     assert got.value == 1 - 30 / (1000 * k) and got.lo is not None and got.lo < got.value and got.hi is None
     assert got.reason is not None and f"30 of {1000 * k:,} requests were bad, in 1 bursts" in got.reason
     # Poisson, 95 %: chi2(0.95; 4) / 2 = 4.744 from one burst in a sixth of an hour, 2.996 from none.
-    assert "in 10 min of load, bursts of any length come at most 28.5 times an hour" in got.reason
+    assert "in 10 min of load, bursts of any length come at most 28 times an hour" in got.reason
     none = combine_fraction([np.ones(1000, dtype=bool)] * k, seconds=600.0)
     assert none.reason is not None and "at most 18 times an hour" in none.reason
     # As many that come singly tell how they come.

@@ -90,7 +90,7 @@ def marks_notes(data: ReportData) -> list[tuple[str, tuple[str, ...]]]:
         "≥": "≥ or ≤ only that bound is known",
         NOTHING: f"{NOTHING} no value",
     }
-    by_mark: dict[str, dict[tuple[str, str], list[tuple[str, str]]]] = {}
+    by_mark: dict[str, dict[str, list[tuple[str, str, str]]]] = {}
     for load in data.loads:
         for name, head in heads.items():
             figure = data.figure(load, name)
@@ -101,15 +101,18 @@ def marks_notes(data: ReportData) -> list[tuple[str, tuple[str, ...]]]:
             reason = (figure.reason if figure is not None else None) or (
                 "not in this study" if figure is None else "no reason given"
             )
-            # Reasons of one figure that tell other numbers at other loads are one reason.
-            by_mark.setdefault(mark, {}).setdefault((head, skeleton(reason)), []).append((load.label, reason))
-    out = []
-    for mark, found in by_mark.items():
-        by_words: dict[str, list[tuple[str, str]]] = {}
-        for (head, _), told in found.items():
-            by_words.setdefault(merged([reason for _, reason in told]), []).extend((head, at) for at, _ in told)
-        out.append((words[mark], tuple(f"{gathered(where)}: {reason}" for reason, where in by_words.items())))
-    return out
+            # Reasons that tell other numbers alone are one reason.
+            by_mark.setdefault(mark, {}).setdefault(skeleton(reason), []).append((head, load.label, reason))
+    return [
+        (
+            words[mark],
+            tuple(
+                f"{gathered([(head, at) for head, at, _ in told])}: {merged([reason for *_, reason in told])}"
+                for told in found.values()
+            ),
+        )
+        for mark, found in by_mark.items()
+    ]
 
 
 def method_notes(data: ReportData) -> list[str]:

@@ -150,8 +150,9 @@ def _few_words(good: Sequence[BoolArray], *, upper: bool, seconds: float | None)
     if seconds is None or seconds <= 0.0:
         return said
     most = float(gammaincinv(bursts + 1.0, 0.95)) * 3600.0 / seconds
-    minutes = seconds / 60.0
-    return f"{said}; in {minutes:.3g} min of load, bursts of any length come at most {most:.3g} times an hour"
+    watched = f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:,.0f} min"
+    often = f"{most:,.0f}" if most >= 10.0 else f"{most:.2g}"
+    return f"{said}; in {watched} of load, bursts of any length come at most {often} times an hour"
 
 
 def _few(

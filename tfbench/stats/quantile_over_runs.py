@@ -45,15 +45,16 @@ def quantile_over_runs(pool: Pool, p: float, *, level: float) -> Interval:
 
     notes = list(pool.missing)
     settled = beyond >= BEYOND
+    near, far = (lo, hi) if p >= 0.5 else (hi, lo)
     if hi is not None and math.isinf(hi) and math.isfinite(value):
         hi = _slowest_answer(pool, p, level)
         if hi is None:
             notes.append(
                 f"no upper bound: {failed_share(x)} of the attempts failed, so P{100 * p:g} may lie among them"
             )
-    if not settled:
+    if not settled or far is None:
         notes.append(_short_words(beyond, p))
-        lo, hi = (lo, None) if p >= 0.5 else (None, hi)
+        lo, hi = (near, None) if p >= 0.5 else (None, near)
     if math.isinf(value):
         notes.append(infinite_reason(x, p))
         lo, hi = lo if lo is not None and math.isfinite(lo) else None, None
