@@ -23,14 +23,19 @@ def test_what_is_allowed_is_compared_and_said(folder: Path) -> None:
     assert tfbench(folder, "compare", "base", "other", "--allow", "load")[0] == 2
 
 
-def test_single_runs_are_compared_without_a_claim_they_cant_carry(tmp_path: Path) -> None:
+def test_single_runs_are_called_neither_worse_nor_better(tmp_path: Path) -> None:
     for name, scale in (("one", 1.0), ("two", 1.5)):
         rows = answers(latencies(0, arm=len(name), scale=scale))
         add_study(tmp_path / "w.duckdb", name, lambda r, rows=rows: rows, repeats=1)
-    rows = compare(tmp_path, "one", "two")["rows"]
-    first = next(row for row in rows if row["figure"] == "ttft_p50_ms")
+    found = compare(tmp_path, "one", "two")
+    first = next(row for row in found["rows"] if row["figure"] == "ttft_p50_ms")
     assert first["effect"] == pytest.approx(1.5, rel=0.05) and first["k"] == 1
-    assert first["lo"] is None or first["method"].startswith("approximate")
+    assert (first["lo"], first["hi"], first["leans"]) == (None, None, None)
+    assert first["reason"].startswith("one run an arm: how far runs differ isn't known")
+    assert {row["says"] for row in found["rows"]} <= {"undecided", "no data"}
+    assert any("load.repeats = 5" in warning for warning in found["warnings"])
+    _, text = tfbench(tmp_path, "compare", "one", "two")
+    assert "0 worse, 0 better" in text and "one run an arm at load 5" in text
 
 
 def test_compare_puts_what_got_worse_first_even_under_a_better_median(folder: Path) -> None:

@@ -23,6 +23,9 @@ def test_carried_quantiles() -> None:
     assert (p50.settled, p50.n_settled, p50.bounded) == (True, 20, True)
     assert (p95.settled, p95.n_settled, p95.n_bounded) == (True, 200, 72)
     assert (p99.settled, p99.n_settled, p99.bounded, p99.n_bounded) == (False, 1000, False, 368)
+    # Three repeats carry together what none does alone; two don't.
+    alone, two, three = (carried_quantiles(100, (0.95,), repeats=k)[0].settled for k in (1, 2, 3))
+    assert (alone, two, three) == (False, False, True)
     (queued,) = carried_quantiles(250, (0.95,), tau=5.0)
     assert (queued.settled, queued.n_settled) == (False, 1000)
     assert not any(one.bounded or one.settled for one in carried_quantiles(0))

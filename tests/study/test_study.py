@@ -277,7 +277,12 @@ def test_an_endpoint_that_is_not_there_costs_no_run(manifest: Manifest, tmp_path
 def test_sample_size_notes_say_what_n_carries(manifest: Manifest) -> None:
     notes = sample_size_notes(manifest, expand(manifest))
     assert [note.split(":")[0] for note in notes] == ["load 10", "load 20"]
-    assert "P50 takes 2 s" in notes[0] and "P99 takes 50 s" in notes[1]
+    assert "P50 takes load.duration_s = 2" in notes[0] and "P99 takes load.duration_s = 50, or 5 repeats" in notes[1]
+    five = manifest.model_copy(update={"load": manifest.load.model_copy(update={"duration_s": 8.0, "repeats": 5})})
+    # 5 x 80 requests hold 20 beyond P95, 4 beyond P99; 10 are needed.
+    assert (
+        "5 runs of about 80 requests are too short for both bounds of P99 (" in sample_size_notes(five, expand(five))[0]
+    )
     many = manifest.model_copy(update={"load": manifest.load.model_copy(update={"duration_s": 500.0})})
     assert sample_size_notes(many, expand(many)) == ()
 

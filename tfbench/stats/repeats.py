@@ -24,13 +24,11 @@ class Spread:
     reasons: tuple[str, ...]
 
 
-def over_runs(figures: Sequence[float], *, level: float, what: str = "the figure", widen: float = 1.0) -> Spread:
+def over_runs(figures: Sequence[float], *, level: float) -> Spread:
     """Value and bounds from K >= 2 figures, one per run.
 
     Args:
         figures: finite, or +inf for a run whose figure is infinite; no NaN.
-        what: names the figure in reasons.
-        widen: how many times as wide as Student's t asks for.
 
     All positive: geometric mean, m +- t_{K-1} s / sqrt(K) on logs. Some zero or negative: the same on plain values (a
     lower bound at or below 0 is dropped when no figure is negative: it says nothing). Some infinite: no value; their
@@ -42,11 +40,11 @@ def over_runs(figures: Sequence[float], *, level: float, what: str = "the figure
     if np.isinf(values).any():
         infinite = int(np.isinf(values).sum())
         lo = float(values.min()) if k >= 5 and infinite < k else None
-        return Spread(math.inf, lo, None, "lowest run", False, (f"{what} is infinite in {infinite} of {k} runs",))
+        return Spread(math.inf, lo, None, "lowest run", False, (f"infinite in {infinite} of {k} runs",))
     top, bottom = float(values.max()), float(values.min())
     if top - bottom <= NO_WIDTH * max(abs(top), abs(bottom)):
         return Spread(top, None, None, "equal runs", True, ("all runs gave the same figure",))
-    factor = widen * student_t(level, k - 1) / math.sqrt(k)
+    factor = student_t(level, k - 1) / math.sqrt(k)
     if bottom > 0.0:
         logs = np.log(values)
         mean, half = float(logs.mean()), factor * float(logs.std(ddof=1))
