@@ -2,13 +2,17 @@
 
     python benchmarks/gate_power.py --seed 1 --gates 200
 
+    python benchmarks/gate_power.py --table --gates 100
+
 A pilot of the base against itself plans repeats and attempts per run, as `tfbench gate --plan` does; each gate then
 runs that many pairs at load 0.7. Pairs share arrivals and prompts; replies' lengths (sigma 5 %) and the speed of a
-restart (sigma 0.5 %) are each arm's own. Prints a JSON line for the plan and one per kind of gate.
+restart (sigma 0.5 %) are each arm's own. Prints a JSON line for the plan and one per kind of gate; with --table one per
+spread of the restarts, repeats and kind instead, at 1,500 attempts a run.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import math
 import sys
@@ -49,6 +53,7 @@ POLICY = parse_policy(
 LIMITS_MS = {"ttft": 200.0, "e2e": 1250.0}
 LENGTH_NOISE = 0.05
 RESTART_NOISE = 0.005
+TABLE_CVS, TABLE_PAIRS = (0.005, 0.02, 0.05), (5, 10, 20)
 
 
 @cache
@@ -60,14 +65,16 @@ def capacity() -> float:
     return 2000 / (float(served.end_ns.max()) / 1e9)
 
 
-def run_samples(seed: Sequence[int], arm: int, *, n: int, slower: float = 1.0) -> dict[str, Sample]:
+def run_samples(
+    seed: Sequence[int], arm: int, *, n: int, slower: float = 1.0, restart_cv: float = RESTART_NOISE
+) -> dict[str, Sample]:
     """One run's figures with the facts behind them; `seed` is the pair's, `arm` makes the arm's own noise."""
     shared, own = np.random.default_rng([*seed, 0]), np.random.default_rng([*seed, 1 + arm])
     warm = n // 10
     arrivals = np.cumsum(shared.exponential(1e9 / (LOAD * capacity()), n + warm)).astype(np.int64)
     prompts, outputs = _lengths(shared, n + warm)
     outputs = np.maximum(2, np.rint(outputs * np.exp(own.normal(0.0, LENGTH_NOISE, n + warm)))).astype(np.int64)
-    speed = slower * math.exp(float(own.normal(0.0, RESTART_NOISE)))
+    speed = slower * math.exp(float(own.normal(0.0, restart_cv)))
     model = StepTime(**{name: speed * value for name, value in dataclasses.asdict(BASE.step_time).items()})
     served = serve(dataclasses.replace(BASE, step_time=model), arrivals, prompts, outputs)
     ttft, e2e = ((times - arrivals)[warm:] / 1e6 for times in (served.first_token_ns, served.end_ns))
@@ -89,10 +96,12 @@ def _lengths(rng: np.random.Generator, n: int) -> tuple["np.typing.NDArray[np.in
     return rng.integers(16, 129, n), 2 + np.minimum(rng.geometric(1 / 30, n), 200)
 
 
-def cells(seed: Sequence[int], pairs: int, n: int, slower: float = 1.0) -> list[Cell]:
+def cells(
+    seed: Sequence[int], pairs: int, n: int, slower: float = 1.0, restart_cv: float = RESTART_NOISE
+) -> list[Cell]:
     """The cells of one gate."""
-    base = [run_samples([*seed, pair], 0, n=n) for pair in range(pairs)]
-    candidate = [run_samples([*seed, pair], 1, n=n, slower=slower) for pair in range(pairs)]
+    base = [run_samples([*seed, pair], 0, n=n, restart_cv=restart_cv) for pair in range(pairs)]
+    candidate = [run_samples([*seed, pair], 1, n=n, slower=slower, restart_cv=restart_cv) for pair in range(pairs)]
     return [
         Cell(LOAD, None, FIGURES[name], FIGURES[name].unit, True,
              tuple(run[name] for run in base), tuple(run[name] for run in candidate))
@@ -116,12 +125,30 @@ def make_plan(seed: int, pairs: int = PILOT_PAIRS, n: int = PILOT_ATTEMPTS) -> t
         n = math.ceil(n * plan.length_factor)
 
 
+def table(seed: int, gates: int) -> None:
+    """How the verdict depends on how far restarts differ."""
+    for restart_cv, pairs in itertools.product(TABLE_CVS, TABLE_PAIRS):
+        for slower in (1.0, SLOWER):
+            told = Counter(
+                verdict(POLICY, cells([seed, 1 + gate], pairs, PILOT_ATTEMPTS, slower, restart_cv), pairs)
+                for gate in range(gates)
+            )
+            print(
+                json.dumps({"restart_cv": restart_cv, "pairs": pairs, "slower": slower, "gates": gates} | told),
+                flush=True,
+            )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gates", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first gate, to run in parts")
+    parser.add_argument("--table", action="store_true", help="by spread of the restarts and repeats")
     args = parser.parse_args()
+    if args.table:
+        table(args.seed, args.gates)
+        return 0
     started = time.monotonic()
     plan, n = make_plan(args.seed)
     if plan.repeats is None:

@@ -211,7 +211,10 @@ def test_a_plan_tells_repeats_and_attempts(folder: Path) -> None:
     first, second = paired["rows"][0], alone["rows"][0]
     assert first["figure"] == "ttft_p50_ms" and 2 <= first["repeats"] < second["repeats"]
     assert first["attempts"] == 150 and first["attempts_needed"] >= 20 and paired["repeats"] >= 5
-    assert (paired["length_factor"], paired["longer"], paired["notes"]) == (None, None, [])
+    assert (paired["length_factor"], paired["longer"], paired["pilot"]) == (None, None, 5)
+    assert paired["repeats_low"] <= paired["repeats"]
+    [few] = paired["notes"]
+    assert few.startswith("5 pilot pairs tell the noise so roughly that the repeats may be off 3.6 times; plan from 10")
     code, out = tfbench(folder, "gate", "base", "base", *policy)
     twice = json.loads(out)
     assert twice["rows"] == alone["rows"], "a study says as little of pairs beside itself"

@@ -61,6 +61,31 @@ def test_five_runs_give_the_pooled_quantile_with_ranks_by_their_shares(
     assert list(by_run[by_run["figure"] == "ttft_p50_ms"]["value"]) == [53 + shift for shift in shifts]
 
 
+def test_a_rate_whose_window_holds_drain_says_so_and_stands_beside_that_between_arrivals(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun
+) -> None:
+    # 100 requests at 10/s that take 5 s each, by count: the window is 9.9 + 5 s long.
+    for repeat in range(5):
+        rows = [answer(i, i * 100 + (repeat if i % 2 else 0), ttft=50, gap=2475) for i in range(100)]
+        add_run(rows, run_id=f"run-{repeat}", repeat=repeat, manifest=MANIFEST | {"load": {"count": 100}})
+    found = _figures(con)
+    rate, between = found["throughput_requests_per_s"], found["throughput_between_arrivals_requests_per_s"]
+    assert rate["value"] == pytest.approx(100 / 14.9, rel=0.01) and rate["settled"]
+    assert rate["reason"].startswith("its window holds 4.9 s of drain a run (33%), in which nothing arrives")
+    assert between["value"] == pytest.approx(10.0, rel=0.001) and between["reason"] is None
+    assert between["lo"] < 10.01 and between["hi"] > 9.99
+    assert found["goodput_requests_per_s"]["reason"] and "drain" not in (found["good_fraction"]["reason"] or "")
+    assert "drain" not in (found["cost_per_million_qualified_tokens"]["reason"] or "")
+
+
+def test_runs_by_duration_hold_no_drain(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run(_answers())
+    found = _figures(con)
+    assert "drain" not in (found["throughput_requests_per_s"]["reason"] or "")
+    between = found["throughput_between_arrivals_requests_per_s"]
+    assert between["value"] == found["throughput_requests_per_s"]["value"] == 40
+
+
 def test_one_run_is_labelled_approximate(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
     add_run(_answers())
     found = _figures(con)

@@ -144,8 +144,8 @@ def test_a_comparison_counts_its_rows_and_folds_buckets_that_show_nothing() -> N
 
 
 def test_a_plan_puts_the_bucket_on_its_own_line_and_tells_longer_runs_instead_of_repeats() -> None:
-    row = PlanRow("5", "e2e_p95_ms", "input_tokens", "116–154", 1.1, 0.1, 0.2, None, 40, 370, 9.3, "too short")
-    plan = GatePlan("tfbench.gate-plan/1", True, 0.9, 0.95, None, 9.3, "load.duration_s ≥ 279", (), (row,))
+    row = PlanRow("5", "e2e_p95_ms", "input_tokens", "116–154", 1.1, 0.1, 0.2, None, None, 40, 370, 9.3, "too short")
+    plan = GatePlan("tfbench.gate-plan/1", True, 0.9, 0.95, None, None, 5, 9.3, "load.duration_s ≥ 279", (), (row,))
     out = io.StringIO()
     print_plan(plan, file=out, width=120)
     lines = out.getvalue().splitlines()
@@ -153,6 +153,16 @@ def test_a_plan_puts_the_bucket_on_its_own_line_and_tells_longer_runs_instead_of
     assert any(line.startswith("e2e_p95_ms ") for line in lines)
     assert any(line.strip() == "input_tokens 116–154" for line in lines)
     assert "90 %" not in out.getvalue()
+
+
+def test_a_plan_says_its_range() -> None:
+    row = PlanRow("5", "e2e_p95_ms", None, None, 1.1, 0.1, 0.2, 31, 9, 400, 370, None, None)
+    plan = GatePlan("tfbench.gate-plan/1", True, 0.9, 0.95, 31, 9, 5, None, None, ("plan from 10 or more",), (row,))
+    out = io.StringIO()
+    print_plan(plan, file=out, width=120)
+    first = "31 repeats of either arm (as few as 9, as far as 5 pilot pairs can tell): equal arms then pass with 90 %"
+    assert out.getvalue().splitlines()[0] == first
+    assert "9–31" in out.getvalue() and "plan from 10 or more" in out.getvalue()
 
 
 def test_effects_in_words() -> None:

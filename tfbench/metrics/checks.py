@@ -35,11 +35,11 @@ def in_flight_spans(
     _check_run(con, run_id)
     with run_facts(con, [run_id]) as facts:
         [run] = facts.runs
-        if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
+        if (window := run.span(arrivals=False)) is None:
             return None
         rows = facts.con.execute(read_sql("spans"), {"run_id": run_id, "since": since}).fetchall()
     spans = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return Spans(spans[:, 0], spans[:, 1], run.start_ns, run.end_ns)
+    return Spans(spans[:, 0], spans[:, 1], *window)
 
 
 def _check_run(con: duckdb.DuckDBPyConnection, run_id: str) -> None:

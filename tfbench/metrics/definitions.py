@@ -31,6 +31,7 @@ class FigureDef:
     p: the quantile, for quantile kinds. empty: why there is no value when the SQL gives no rows.
     size_sql: rows whose mean value says what one more event would add, for the bound when there was none; None = 1.
     counts: for rates and costs, the fraction whose attempts they count: its correlation says how long runs have to be.
+    arrivals: for rates, whether they are of the span of arrivals, by when attempts were scheduled, not of the window.
     """
 
     name: str
@@ -45,6 +46,7 @@ class FigureDef:
     empty: str = "no counted attempts"
     size_sql: str | None = None
     counts: str | None = None
+    arrivals: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,11 @@ _FAMILIES = (
     ),
 )
 
+_ARRIVED = "FROM attempt_facts WHERE counted"
+_SPAN = (
+    "attempts scheduled in the window ÷ the span of arrivals (n of them span n mean gaps; the window itself in runs by"
+    " duration): unlike the rate over the window it holds no drain, and tells the system's rate where that keeps up"
+)
 _ENDED = "FROM attempt_facts WHERE eligible AND in_window"
 _OK_SIZES = "SELECT run_index, end_ns, {} AS value FROM attempt_facts WHERE eligible AND ok"
 _WINDOW = "attempts that ended in the window ÷ window"
@@ -272,6 +279,30 @@ _OTHERS = (
         sql=f"SELECT run_index, end_ns, 1 AS value {_ENDED} AND good",
         kind="rate",
         counts="good_fraction",
+    ),
+    FigureDef(
+        name="throughput_between_arrivals_requests_per_s",
+        unit="requests/s",
+        direction="higher",
+        words=f"ok {_SPAN}",
+        source="tfbench: stands beside throughput where its window holds drain",
+        aliases={},
+        sql=f"SELECT run_index, scheduled_ns AS end_ns, 1 AS value {_ARRIVED} AND ok",
+        kind="rate",
+        counts="ok_fraction",
+        arrivals=True,
+    ),
+    FigureDef(
+        name="goodput_between_arrivals_requests_per_s",
+        unit="requests/s",
+        direction="higher",
+        words=f"good {_SPAN}",
+        source="tfbench: stands beside goodput where its window holds drain",
+        aliases={},
+        sql=f"SELECT run_index, scheduled_ns AS end_ns, 1 AS value {_ARRIVED} AND good",
+        kind="rate",
+        counts="good_fraction",
+        arrivals=True,
     ),
     FigureDef(
         name="good_fraction",

@@ -11,12 +11,15 @@ import pandas as pd
 from tfbench.core.errors import UsageError
 
 _SQL = Path(__file__).resolve().parent / "sql"
-_RUN_COLUMNS = "run_id, load_value, arm, repeat, order_index, mode, status, start_ns, end_ns"
+_RUN_COLUMNS = "run_id, load_value, arm, repeat, order_index, mode, status, start_ns, end_ns, arrivals_end_ns"
 
 
 @dataclass(frozen=True)
 class RunWindow:
-    """One run and its window; `index` is its run_index in the derived tables."""
+    """One run and its window; `index` is its run_index in the derived tables.
+
+    arrivals_end_ns: where the arrivals end; before `end_ns` where the window holds drain, as it does with a count.
+    """
 
     index: int
     run_id: str
@@ -28,6 +31,12 @@ class RunWindow:
     status: str
     start_ns: int | None
     end_ns: int | None
+    arrivals_end_ns: int | None
+
+    def span(self, *, arrivals: bool) -> tuple[int, int] | None:
+        """Start and end of the window, or of its arrivals; None where that has no length."""
+        end = self.arrivals_end_ns if arrivals else self.end_ns
+        return None if self.start_ns is None or end is None or self.start_ns >= end else (self.start_ns, end)
 
     @property
     def point(self) -> tuple[float | None, str | None]:

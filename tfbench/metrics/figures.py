@@ -24,6 +24,8 @@ _NO_RESOURCES = "no [cost] resources in the manifest"
 _FREE = "the [cost] resources cost nothing"
 NO_WINDOW = "the run has no window"
 _NO_RUN = "no complete run"
+DRAIN_TOLD = 0.05
+"""The share of a rate's window from which drain is told."""
 READERS: Mapping[str, Callable[[Facts, str], Sequence[Any]]] = {
     "quantile": attempt_values,
     "chunk_quantile": attempt_gaps,
@@ -146,13 +148,15 @@ def _ratio(
         return _nothing(unpriced, level)
     size = event_size(figure, drawn, runs)
     pairs = [
-        ratio_run(figure, run.start_ns, run.end_ns, events, size)
+        ratio_run(figure, *span, events, size)
         for run, events in zip(runs, samples, strict=True)
-        if run.start_ns is not None and run.end_ns is not None and run.start_ns < run.end_ns
+        if (span := run.span(arrivals=figure.arrivals)) is not None
     ]
     if not pairs:
         return _nothing(NO_WINDOW, level)
     interval = combine_ratio(pairs, scale=scale_of(figure, facts), level=level)
+    if (drain := _drain_words(figure, runs)) is not None:
+        interval = dataclasses.replace(interval, reason="; ".join(filter(None, (interval.reason, drain))))
     unknown = sum(events.unknown for events in samples)
     if not unknown:
         return interval
@@ -161,9 +165,26 @@ def _ratio(
     return dataclasses.replace(interval, value=None, settled=False, reason=reason, **open_side)
 
 
+def _drain_words(figure: FigureDef, runs: Sequence[RunWindow]) -> str | None:
+    """That a rate's window holds drain, in which nothing arrives; None up to 5 %, and of costs: idle time costs."""
+    window, arrivals = (
+        sum(span[1] - span[0] for run in runs if (span := run.span(arrivals=part)) is not None) / 1e9
+        for part in (False, True)
+    )
+    drain = window - arrivals
+    if figure.kind != "rate" or figure.arrivals or drain <= DRAIN_TOLD * window:
+        return None
+    return (
+        f"its window holds {drain / len(runs):.3g} s of drain a run ({drain / window:.0%}), in which nothing arrives:"
+        " the rate between arrivals stands beside it"
+    )
+
+
 def ratio_run(figure: FigureDef, start_ns: int, end_ns: int, events: Events, size: float | None) -> RatioRun:
     num, den = (None, events.value) if figure.kind == "cost" else (events.value, None)
-    return RatioRun(start_ns, end_ns, events.end_ns, num, den, size)
+    # A retry may be scheduled after the last arrival.
+    t_ns = np.clip(events.end_ns, start_ns, end_ns) if figure.arrivals else events.end_ns
+    return RatioRun(start_ns, end_ns, t_ns, num, den, size)
 
 
 def event_size(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> float | None:
@@ -214,11 +235,11 @@ def _run_ratio(figure: FigureDef, facts: Facts, run: RunWindow, events: Events) 
     unpriced = unpriced_reason(figure, facts)
     if unpriced is not None:
         return None, n, unpriced
-    if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
+    if (span := run.span(arrivals=figure.arrivals)) is None:
         return None, n, NO_WINDOW
     if events.unknown:
         return None, n, f"tokens unknown for {events.unknown} of {events.unknown + n} attempts"
-    window_s, amount = (run.end_ns - run.start_ns) / 1e9, float(events.value.sum())
+    window_s, amount = (span[1] - span[0]) / 1e9, float(events.value.sum())
     if figure.kind == "rate":
         return amount / window_s, n, None if amount > 0 else "nothing counted in the window"
     if amount == 0:

@@ -217,11 +217,11 @@ def _ratio_sample(
     unpriced = unpriced_reason(figure, facts)
     if unpriced is not None:
         return Sample(None, n, None, reason=unpriced)
-    if run.start_ns is None or run.end_ns is None or run.start_ns >= run.end_ns:
+    if (span := run.span(arrivals=figure.arrivals)) is None:
         return Sample(None, n, None, reason=NO_WINDOW)
     if events.unknown:
         return Sample(None, n, None, reason=f"tokens unknown for {events.unknown} of {events.unknown + n} attempts")
-    ratio, scale = ratio_run(figure, run.start_ns, run.end_ns, events, size), scale_of(figure, facts)
+    ratio, scale = ratio_run(figure, *span, events, size), scale_of(figure, facts)
     value = scale * ratio.ratio()
     reason = "no qualified tokens: the cost of one has no upper bound" if math.isinf(value) else None
     return Sample(value, n, ratio, scale, reason, counted)

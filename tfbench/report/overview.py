@@ -195,8 +195,22 @@ def standing_notes(data: ReportData) -> list[str]:
         places = ", ".join(f"{n:,} at {load.label}" for load, n in counted.items() if n)
         if places:
             notes.append(f"{words}: {places}")
+    notes += _drain(data)
     if not data.runs:
         notes.append("no runs")
+    return notes
+
+
+def _drain(data: ReportData) -> list[str]:
+    """Rates whose window holds drain, with the rate between arrivals."""
+    notes = []
+    for name in ("throughput", "goodput"):
+        for load in data.loads:
+            figure = data.figure(load, f"{name}_requests_per_s")
+            between = data.figure(load, f"{name}_between_arrivals_requests_per_s")
+            why = [part for part in ((figure and figure.reason) or "").split("; ") if "drain" in part]
+            if why and between is not None and not between.empty:
+                notes.append(f"{name} at {load.label}: {why[0]}, {shown(between).line} {between.unit}")
     return notes
 
 

@@ -100,7 +100,7 @@ def print_plan(plan: GatePlan, file: IO[str] | None = None, width: int | None = 
     for row in plan.rows:
         table.add_row(
             _named(plain(row.figure), row), Text(row.load), Text(number(row.sd)),
-            Text(NOTHING if row.repeats is None else f"{row.repeats}"),
+            Text(_repeats(row.repeats_low, row.repeats)),
             Text(NOTHING if row.attempts is None else f"{row.attempts:,}"),
             Text(NOTHING if row.attempts_needed is None else f"{row.attempts_needed:,}"),
         )  # fmt: skip
@@ -148,8 +148,16 @@ def _plan_head(plan: GatePlan) -> str:
     if plan.length_factor is not None:
         longer = f" ({plan.longer})" if plan.longer else ""
         return f"No number of repeats promises a pass: make runs {plan.length_factor:g} times as long{longer}"
-    total = "No number of repeats up to 1,000" if plan.repeats is None else f"{plan.repeats} repeats of either arm"
-    return f"{total}: equal arms then pass with {100 * plan.power:g} %"
+    if plan.repeats is None:
+        return f"No number of repeats up to 1,000 lets equal arms pass with {100 * plan.power:g} %"
+    kind = "pairs" if plan.paired else "runs"
+    least = plan.repeats_low or plan.repeats
+    between = "" if least == plan.repeats else f" (as few as {least}, as far as {plan.pilot} pilot {kind} can tell)"
+    return f"{plan.repeats} repeats of either arm{between}: equal arms then pass with {100 * plan.power:g} %"
+
+
+def _repeats(low: int | None, high: int | None) -> str:
+    return NOTHING if high is None else f"{high}" if low in (None, high) else f"{low}–{high}"
 
 
 def _sides(base: Any, candidate: Any) -> Text:

@@ -55,6 +55,13 @@ def sd_upper(sd: float, df: float, confidence: float = 0.8) -> float:
     return sd * math.sqrt(df / float(chdtri(df, confidence)))
 
 
+def sd_lower(sd: float, df: float, confidence: float = 0.8) -> float:
+    """A lower confidence limit of a standard deviation: sd * sqrt(df / chi2_df(confidence)). Source: as `sd_upper`."""
+    from scipy.special import chdtri
+
+    return sd * math.sqrt(df / float(chdtri(df, 1.0 - confidence)))
+
+
 def repeats_to_decide(
     effect: Effect, limit: float, direction: Direction, level: float, power: float = 0.8, *, rows: int = 1
 ) -> int | None:

@@ -8,13 +8,15 @@ from typing import Any
 from tfbench.metrics import Length, length_of
 from tfbench.stats.effect import Effect, FractionEffect, StudentEffect, normal_quantile
 from tfbench.stats.equivalence import against_margin
-from tfbench.stats.plan import MOST_REPEATS, repeats_needed, sd_upper
+from tfbench.stats.plan import MOST_REPEATS, repeats_needed, sd_lower, sd_upper
 from tfbench.verdict.arms import load_text
 from tfbench.verdict.cells import Cell, effect_of
 from tfbench.verdict.policy import MetricRule, Policy
 
 SCHEMA = "tfbench.gate-plan/1"
 POWER = 0.9
+ENOUGH_PAIRS = 10
+"""Pilot pairs to plan from: ten tell the repeats to within a factor of 2.3 (80 % limits), five to 3.6."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class PlanRow:
     """What one row takes. sd: of one pair's effect, as measured and (sd_upper) with 80 % confidence at most.
 
     repeats: with which two equal arms pass; None where more than 1,000 would be needed, runs are too short, or nothing
-    is known. attempts: a run's now; attempts_needed: to plan for. length_factor: how many times as long runs have to
-    be; None where they are long enough. reason: why something is unknown.
+    is known. repeats_low: the same, were the noise as small as the pilot allows (80 %); None where that isn't known.
+    attempts: a run's now; attempts_needed: to plan for. length_factor: how many times as long runs have to be; None
+    where they are long enough. reason: why something is unknown.
     """
 
     load: str
@@ -34,6 +37,7 @@ class PlanRow:
     sd: float | None
     sd_upper: float | None
     repeats: int | None
+    repeats_low: int | None
     attempts: int | None
     attempts_needed: int | None
     length_factor: float | None
@@ -44,7 +48,9 @@ class PlanRow:
 class GatePlan:
     """The document `gate --plan` prints.
 
-    repeats: with which all rows of equal arms pass, with `power`; None where no number is enough. length_factor: how
+    repeats: with which all rows of equal arms pass, with `power`, were the noise as large as the pilot allows (80 %);
+    None where no number is enough. repeats_low: were it as small as that. pilot: pairs (runs an arm) it was read from.
+    length_factor: how
     many times as long runs have to be first; longer: the manifest key and its least value.
     """
 
@@ -53,6 +59,8 @@ class GatePlan:
     power: float
     level: float
     repeats: int | None
+    repeats_low: int | None
+    pilot: int
     length_factor: float | None
     longer: str | None
     notes: tuple[str, ...]
@@ -86,7 +94,33 @@ def plan_gate(
     repeats = max(policy.min_repeats, *known) if rows and len(known) == len(rows) else None
     factor = max((row.length_factor for row in rows if row.length_factor is not None), default=None)
     longer = None if factor is None else _longer(load or {}, factor)
-    return GatePlan(SCHEMA, paired, power, policy.level, repeats, factor, longer, tuple(notes), rows)
+    low = [one for row in rows if (one := row.repeats_low or row.repeats) is not None]
+    repeats_low = None if repeats is None else max(policy.min_repeats, *low)
+    pilot = min((len(cell.base) for _, cell in entries), default=0)
+    return GatePlan(
+        schema=SCHEMA,
+        paired=paired,
+        power=power,
+        level=policy.level,
+        repeats=repeats,
+        repeats_low=repeats_low,
+        pilot=pilot,
+        length_factor=factor,
+        longer=longer,
+        notes=(*notes, *_few_pairs(pilot, paired)),
+        rows=rows,
+    )
+
+
+def _few_pairs(pilot: int, paired: bool) -> tuple[str, ...]:
+    """What so few pilot runs leave open, and what to do; nothing where they are enough."""
+    if not 2 <= pilot < ENOUGH_PAIRS:
+        return ()
+    times = (sd_upper(1.0, pilot - 1.0) / sd_lower(1.0, pilot - 1.0)) ** 2
+    return (
+        f"{pilot} pilot {'pairs' if paired else 'runs'} tell the noise so roughly that the repeats may be off "
+        f"{times:.1f} times; plan from {ENOUGH_PAIRS} or more (load.repeats = {ENOUGH_PAIRS})",
+    )
 
 
 def _longer(load: Mapping[str, Any], factor: float) -> str | None:
@@ -100,13 +134,14 @@ def _longer(load: Mapping[str, Any], factor: float) -> str | None:
 def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: float) -> PlanRow:
     limit = rule.margin.limit(rule.direction)
     effect = effect_of(cell, relative=rule.margin.relative) if paired else _alone(cell, rule)
-    sd = upper = repeats = reason = None
+    sd = upper = repeats = low = reason = None
     if isinstance(effect, str):
         reason = effect
     elif isinstance(effect, StudentEffect):
         sd = effect.spread * math.sqrt(effect.k)
         upper = sd_upper(sd, effect.df)
         repeats = repeats_needed(upper, abs(limit), policy.level, power)
+        low = repeats_needed(sd_lower(sd, effect.df), abs(limit), policy.level, power)
     else:
         repeats = _by_growth(effect, limit, rule, policy.level, power)
     if repeats is None and reason is None:
@@ -116,7 +151,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
     factor = _factor(known)
     if factor is not None:
         # What runs are too short for never passes, or with bounds that hold too rarely: repeats don't mend that.
-        repeats = None
+        repeats = low = None
         reason = f"runs are too short for it: make them {factor:g} times as long"
     return PlanRow(
         load=load_text(cell.load),
@@ -127,6 +162,7 @@ def _row(policy: Policy, rule: MetricRule, cell: Cell, paired: bool, power: floa
         sd=sd,
         sd_upper=upper,
         repeats=repeats,
+        repeats_low=low,
         attempts=min((one.n for one in known), default=None),
         attempts_needed=max((one.needed for one in known), default=None),
         length_factor=factor,

@@ -1,15 +1,18 @@
 -- The measured window of each run. Parameters: $run_ids VARCHAR[]. Reads: policy.
 --
 -- A timed run's window is [measure_start, measure_end). With a count, or all at once, it runs from the first measured
--- schedule to the last measured end, and that last end lies in it (end_inclusive).
+-- schedule to the last measured end, and that last end lies in it (end_inclusive). Arrivals end before its drain: n of
+-- them span n mean gaps from the first on.
 WITH spans AS (
-    SELECT run_id, min(scheduled_ns) AS first_scheduled_ns, max(end_ns) AS last_end_ns
+    SELECT
+        run_id, min(scheduled_ns) AS first_scheduled_ns, max(end_ns) AS last_end_ns,
+        max(scheduled_ns) - min(scheduled_ns) AS scheduled_span_ns, count(*) FILTER (coalesce("try", 0) = 0) AS n_arrivals
     FROM attempts
     WHERE list_contains($run_ids, run_id) AND role = 'load' AND phase = 'measure'
     GROUP BY run_id
 ),
 runs_asked AS (
-    SELECT r.*, p.by_count OR isinf(coalesce(r.load_value, 0)) AS by_count, s.first_scheduled_ns, s.last_end_ns
+    SELECT r.*, p.by_count OR isinf(coalesce(r.load_value, 0)) AS by_count, s.* EXCLUDE (run_id)
     FROM runs r JOIN policy p USING (study_id) LEFT JOIN spans s USING (run_id)
     WHERE list_contains($run_ids, run_id)
 )
@@ -18,6 +21,9 @@ SELECT
     run_id, study_id, load_value, arm, repeat, order_index, mode, status,
     CASE WHEN by_count THEN first_scheduled_ns ELSE coalesce(measure_start_ns, first_scheduled_ns) END AS start_ns,
     CASE WHEN by_count THEN last_end_ns ELSE coalesce(measure_end_ns, last_end_ns) END AS end_ns,
+    CASE WHEN by_count
+        THEN first_scheduled_ns + (scheduled_span_ns * (n_arrivals / greatest(n_arrivals - 1, 1)))::BIGINT
+        ELSE coalesce(measure_end_ns, last_end_ns) END AS arrivals_end_ns,
     by_count OR measure_end_ns IS NULL AS end_inclusive
 FROM runs_asked
 ORDER BY run_index
