@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfbench.metrics.courses import Course
 from tfbench.report.cdf import POINTS, empirical_cdf
 from tfbench.report.data import assemble
 from tfbench.report.model import Cdf, Definition, LoadPoint, ReportData
@@ -59,7 +60,7 @@ class Sample:
     definitions: list[Definition] = field(default_factory=lambda: list(DEFINITIONS))
     host: Row = field(default_factory=lambda: {"name": "bench-1", "cpus": 16, "kernel": "6.1", "stamps": "kernel"})
 
-    def data(self) -> ReportData:
+    def data(self, courses: Sequence[Course] = ()) -> ReportData:
         """The report's data."""
         study = {
             "study_id": "st_0123456789abcdef",
@@ -82,6 +83,7 @@ class Sample:
             cdfs=self.cdfs,
             counts=self.counts,
             definitions=self.definitions,
+            courses=courses,
         )
 
     def add_runs(

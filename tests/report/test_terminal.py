@@ -5,7 +5,10 @@ from rich.console import Console
 
 from tests.report.sample import Sample
 from tests.report.studies import PROFILES, SAMPLES, profiles
-from tfbench.report import print_summary, summary
+from tfbench.metrics.courses import Course
+from tfbench.report import json_document, print_summary, summary
+from tfbench.report.model import LoadPoint
+from tfbench.stats.warmup import Leak
 
 
 def printed(name: str, width: int) -> str:
@@ -98,6 +101,44 @@ def test_one_run_or_two_speak_of_themselves_only(k: int, says: str) -> None:
     print_summary(sample.data(), out, 170)
     told = " ".join(out.getvalue().split())
     assert f"{says}: how far runs differ isn't known; 5 repeats tell (load.repeats = 5)." in told
+
+
+def test_a_warm_up_that_leaks_is_in_the_state_and_says_what_would_do() -> None:
+    sample = Sample()
+    for load in (2.0, 4.0):
+        sample.add_runs(load, 5)
+        sample.add_latency(load, "ttft", 80.0)
+        sample.add_work(load, load, 0.99)
+    leak = Leak(True, 1e-9, "TTFT", 0.95, 0.09, 0.08, True, 6000, 5, None)
+    data = sample.data(courses=[Course(4.0, None, leak, 9.6)])
+    out = io.StringIO()
+    print_summary(data, out, 170)
+    text = " ".join(out.getvalue().split())
+    # One and a half times 9.6 s, rounded up; this manifest has no warm-up.
+    assert (
+        "Caution: warm-up at 4: the start of the window differs from the rest (it moves TTFT P95 by +9%):"
+        " set load.warmup_s = 15" in text
+    )
+    assert "warm-up" in next(line for line in out.getvalue().splitlines() if "187" not in line and "warm-up" in line)
+    figure = data.figure(LoadPoint(4.0), "ttft_p95_ms")
+    assert figure is not None and not figure.settled and figure.value is not None and figure.hi is not None
+    assert data.figure(LoadPoint(2.0), "ttft_p95_ms").settled  # type: ignore[union-attr]
+    document = json_document(data)
+    assert document["warm_ups"][0]["warmup_s"] == 15.0 and document["warm_ups"][0]["load_value"] == 4.0
+
+
+def test_repeats_that_follow_one_another_are_told() -> None:
+    sample = Sample()
+    sample.add_runs(2.0, 8)
+    sample.add_latency(2.0, "ttft", 80.0, k=8)
+    ids = {run["repeat"]: run["run_id"] for run in sample.runs}
+    for row in sample.run_figures:
+        row |= {"value": 80.0 + 2.0 * row["repeat"], "run_id": ids[row["repeat"]]}
+    out = io.StringIO()
+    print_summary(sample.data(), out, 170)
+    told = " ".join(out.getvalue().split())
+    assert "Caution: repeats follow one another (neighbours correlate by 0." in told
+    assert "intervals over 8 repeats are too narrow; restart the server before each" in told
 
 
 def test_arms_with_long_names_are_told_apart() -> None:

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from tfbench.metrics.facts import study_facts
+from tfbench.metrics.facts import Facts
 from tfbench.report.model import Cdf, LoadPoint
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,24 +34,23 @@ POINTS = 200
 _TAIL = (0.99, 0.995, 0.999, 0.9995, 0.9999)
 
 
-def study_cdfs(con: duckdb.DuckDBPyConnection, study_id: str, run_ids: Sequence[str]) -> tuple[Cdf, ...]:
-    """The distributions of every load point over the runs named."""
+def study_cdfs(facts: Facts) -> tuple[Cdf, ...]:
+    """The distributions of every load point over its complete runs."""
     out = []
-    with study_facts(con, study_id, run_ids) as facts:
-        points: dict[LoadPoint, list[int]] = {}
-        for run in facts.runs:
-            if run.status == "complete":
-                load = LoadPoint(math.inf if run.load_value is None else run.load_value, run.arm)
-                points.setdefault(load, []).append(run.index)
-        for metric, sql in METRICS.items():
-            columns = facts.con.sql(_COUNTED.format(sql)).fetchnumpy()
-            index = np.asarray(columns["run_index"])
-            values, counts = np.asarray(columns["value"], dtype=np.float64), np.asarray(columns["n"], dtype=np.int64)
-            for load, runs in points.items():
-                held = [(values[index == run], counts[index == run]) for run in runs]
-                cdf = empirical_cdf(load, metric, held, points_for(len(points)))
-                if cdf is not None:
-                    out.append(cdf)
+    points: dict[LoadPoint, list[int]] = {}
+    for run in facts.runs:
+        if run.status == "complete":
+            load = LoadPoint(math.inf if run.load_value is None else run.load_value, run.arm)
+            points.setdefault(load, []).append(run.index)
+    for metric, sql in METRICS.items():
+        columns = facts.con.sql(_COUNTED.format(sql)).fetchnumpy()
+        index = np.asarray(columns["run_index"])
+        values, counts = np.asarray(columns["value"], dtype=np.float64), np.asarray(columns["n"], dtype=np.int64)
+        for load, runs in points.items():
+            held = [(values[index == run], counts[index == run]) for run in runs]
+            cdf = empirical_cdf(load, metric, held, points_for(len(points)))
+            if cdf is not None:
+                out.append(cdf)
     return tuple(out)
 
 

@@ -8,8 +8,10 @@ import pandas as pd
 from tfbench.core.errors import UsageError
 from tfbench.metrics import FIGURES, counts, figures, outcomes, run_figures
 from tfbench.metrics.cache import CACHED_SHARE
+from tfbench.metrics.courses import Course, courses
+from tfbench.metrics.facts import study_facts
 from tfbench.report.cdf import study_cdfs
-from tfbench.report.judged import apply_verdicts, chosen_runs
+from tfbench.report.judged import apply_verdicts, apply_warm_ups, chosen_runs
 from tfbench.report.model import Cdf, Definition, ReportData
 from tfbench.report.records import (
     Record,
@@ -22,6 +24,7 @@ from tfbench.report.records import (
     run_figures_of,
     runs_of,
     study_of,
+    warm_ups_of,
 )
 from tfbench.warehouse import Warehouse
 
@@ -32,6 +35,9 @@ SYSTEM_QUANTILES = frozenset(
     name for name, f in FIGURES.items() if f.p is not None and not name.startswith("client_lag")
 )
 """The quantiles an unstable system makes meaningless; client lag is ours, and stands."""
+
+LEAKED = SYSTEM_QUANTILES | {"good_fraction"}
+"""The figures that a leaking warm-up bends: those of attempts scheduled in the window, all of one weight."""
 
 _VERDICTS = """
 SELECT v.* FROM verdicts v JOIN runs USING (run_id) WHERE study_id = ? ORDER BY ruleset
@@ -59,6 +65,8 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
     verdicts = rows(_VERDICTS)
     chosen = [run.run_id for run in chosen_runs(runs_of(runs, verdicts))]
     kept = set(chosen)
+    with study_facts(con, study_id, chosen) as facts:
+        cdfs, found = study_cdfs(facts), courses(facts)
     return assemble(
         study=studies[0],
         runs=runs,
@@ -72,7 +80,8 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
         ],
         outcomes=_records(outcomes(con, study_id)),
         errors=rows(_ERRORS),
-        cdfs=study_cdfs(con, study_id, chosen),
+        cdfs=cdfs,
+        courses=found,
         counts=[row for row in _records(counts(con, study_id)) if row["run_id"] in kept],
         definitions=[
             definition_of(f.name, f.unit, f.direction, f.words, f.source, f.aliases) for f in FIGURES.values()
@@ -96,14 +105,17 @@ def assemble(
     cdfs: Sequence[Cdf] = (),
     counts: Iterable[Record] = (),
     definitions: Sequence[Definition] = (),
+    courses: Sequence[Course] = (),
 ) -> ReportData:
     """A report's data from rows as the warehouse and the metrics frames give them (`frame.to_dict("records")`)."""
     verdicts = list(verdicts)
     held = runs_of(runs, verdicts)
+    of_study = study_of(study)
+    warm_ups = warm_ups_of(courses, float(of_study.section("load").get("warmup_s") or 0.0))
     return ReportData(
-        study=study_of(study),
+        study=of_study,
         runs=held,
-        figures=apply_verdicts(figures_of(figures), held, SYSTEM_QUANTILES),
+        figures=apply_warm_ups(apply_verdicts(figures_of(figures), held, SYSTEM_QUANTILES), warm_ups, LEAKED),
         run_figures=run_figures_of(run_figures),
         outcomes=outcomes_of(outcomes),
         errors=errors_of(errors),
@@ -111,4 +123,5 @@ def assemble(
         counts=counts_of(counts),
         definitions=tuple(definitions),
         capacity=capacity_of(verdicts),
+        warm_ups=warm_ups,
     )

@@ -11,6 +11,7 @@ from tfbench.report.conditions import conditions
 from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows
 from tfbench.report.model import Definition, Figure, ReportData
 from tfbench.report.overview import (
+    caution_notes,
     columns,
     headline,
     marks_notes,
@@ -48,7 +49,7 @@ def html_report(data: ReportData) -> str:
         served=served_words(data),
         unfinished=unfinished(data),
         slo=slo_words(data),
-        notes=standing_notes(data),
+        notes=(*(f"Caution: {line}" for line in caution_notes(data)), *standing_notes(data)),
         conditions=conditions(data),
         marks=marks_notes(data),
         methods=method_notes(data),

@@ -6,7 +6,7 @@ Metrics are pure functions of facts and know no verdicts; this is where the two 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tfbench.report.model import Figure, LoadPoint, Run
+from tfbench.report.model import Figure, LoadPoint, Run, WarmUp
 
 
 def chosen_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -23,6 +23,30 @@ def apply_verdicts(figures: Iterable[Figure], runs: Sequence[Run], quantiles: fr
     """
     points = _by_load(chosen_runs(runs))
     return tuple(_shown(figure, points.get(figure.load, []), figure.name in quantiles) for figure in figures)
+
+
+def apply_warm_ups(figures: Iterable[Figure], warm_ups: Sequence[WarmUp], leaked: frozenset[str]) -> tuple[Figure, ...]:
+    """The figures as they may be shown where a warm-up leaks into the window: those named `leaked` stand unsettled.
+
+    Nothing is cut: what was measured stands, with what would mend it.
+    """
+    words = {one.load: warm_up_words(one) for one in warm_ups}
+    return tuple(
+        replace(one, settled=False, reason="; ".join(filter(None, (words[one.load], one.reason))))
+        if one.load in words and one.name in leaked and not one.empty
+        else one
+        for one in figures
+    )
+
+
+def warm_up_words(one: WarmUp) -> str:
+    """What leaks, by how much it moves figures, and what to do."""
+    size = "without end" if one.effect is None else f"by {one.effect:+.0%}"
+    end = "" if one.steady else " at least"
+    return (
+        f"the start of the window differs from the rest (it moves {one.series} P{100 * one.quantile:g} {size}):"
+        f" set load.warmup_s ={end} {one.warmup_s:g}"
+    )
 
 
 def withheld_at(runs: Sequence[Run]) -> bool:

@@ -260,6 +260,23 @@ class CapacityFound:
 
 
 @dataclass(frozen=True)
+class WarmUp:
+    """A warm-up that leaks into the windows of a load point.
+
+    series, quantile: the latency that it moves most; effect: by which share, of the value without the leak (None:
+    without end). warmup_s: the warm-up that would do. steady: False where no end of it was seen. p: of no leak.
+    """
+
+    load: LoadPoint
+    series: str
+    quantile: float
+    effect: float | None
+    warmup_s: float
+    steady: bool
+    p: float
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All a report needs, gathered once; every renderer is a pure function of it."""
 
@@ -273,6 +290,7 @@ class ReportData:
     counts: tuple[Counts, ...]
     definitions: tuple[Definition, ...]
     capacity: CapacityFound | None = None
+    warm_ups: tuple[WarmUp, ...] = ()
     _index: dict[tuple[LoadPoint, str], Figure] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -354,6 +372,10 @@ class ReportData:
     def figure(self, load: LoadPoint, name: str) -> Figure | None:
         """A load point's figure by name."""
         return self._index.get((load, name))
+
+    def warm_up(self, load: LoadPoint) -> WarmUp | None:
+        """The warm-up that leaks into a load point's windows; None where none was seen."""
+        return next((one for one in self.warm_ups if one.load == load), None)
 
     def runs_at(self, load: LoadPoint) -> tuple[Run, ...]:
         """The runs of a load point, by repeat."""

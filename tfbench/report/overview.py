@@ -1,6 +1,9 @@
 """The summary both the terminal and the page give: one row per load point, its state, and the notes that go with it."""
 
+import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from tfbench.core.kinds import RunStatus
 from tfbench.report.escape import plain
@@ -15,8 +18,12 @@ from tfbench.report.fmt import (
     skeleton,
     span,
 )
-from tfbench.report.judged import chosen_runs
+from tfbench.report.judged import chosen_runs, warm_up_words
 from tfbench.report.model import Figure, LoadPoint, ReportData
+from tfbench.stats.serial import LEAST_REPEATS, Linked, linked_repeats
+
+FOLLOWED = ("ttft_p50_ms", "tpot_p50_ms", "e2e_p50_ms")
+"""The figures of which repeats are looked at for following one another."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +51,17 @@ def columns(data: ReportData) -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class State:
-    """What the runs of one load point were judged to be. `fit` is False when any is INVALID, None when not judged."""
+    """What the runs of one load point were judged to be. `fit` is False when any is INVALID, None when not judged.
+
+    warm: no warm-up was seen to leak into the windows.
+    """
 
     validity: str
     stability: str
     fit: bool | None
     steady: bool | None
     status: str
+    warm: bool = True
 
 
 def state(data: ReportData, load: LoadPoint) -> State:
@@ -68,6 +79,7 @@ def state(data: ReportData, load: LoadPoint) -> State:
         stability=_some("unstable", len(unstable), len(chosen)) or (", ".join(other) or "stable" if calm else NOTHING),
         fit=False if invalid else True if judged else None,
         steady=False if unstable else True if calm and not other else None,
+        warm=data.warm_up(load) is None,
         status=", ".join(
             f"{sum(run.status == status for run in runs)} {status}"
             for status in RunStatus
@@ -146,6 +158,40 @@ def sample_notes(data: ReportData) -> list[str]:
         return [rest]
     which = "this run only" if few == 1 else "these runs only"
     return [f"{rest} They speak of {which}: how far runs differ isn't known; 5 repeats tell (load.repeats = 5)."]
+
+
+def caution_notes(data: ReportData) -> list[str]:
+    """What to be careful about in all figures: warm-ups that leak, repeats that follow one another."""
+    by_words: dict[str, list[tuple[str, str]]] = {}
+    for one in data.warm_ups:
+        words = warm_up_words(one)
+        by_words.setdefault(skeleton(words), []).append((one.load.label, words))
+    notes = [
+        f"warm-up at {', '.join(at for at, _ in told)}: {merged([words for _, words in told])}"
+        for told in by_words.values()
+    ]
+    linked = linked_over_repeats(data)
+    if linked is not None and linked.told:
+        notes.append(
+            f"repeats follow one another (neighbours correlate by {linked.correlation:.1f}): intervals over {linked.k}"
+            " repeats are too narrow; restart the server before each ([hooks] restart), or make 10 and more"
+        )
+    return notes
+
+
+def linked_over_repeats(data: ReportData) -> Linked | None:
+    """How far a repeat's medians follow those of the repeat before, pooled over load points."""
+    kept = {run.run_id: run.order_index for point in data.loads for run in chosen_runs(data.runs_at(point))}
+    repeats = sorted({one.repeat for one in data.run_figures if one.run_id in kept})
+    if len(repeats) < LEAST_REPEATS:
+        return None
+    places = {repeat: i for i, repeat in enumerate(repeats)}
+    loads = {load: i for i, load in enumerate(data.loads)}
+    series = np.full((len(FOLLOWED), len(loads), len(places)), math.nan)
+    for one in data.run_figures:
+        if one.name in FOLLOWED and one.run_id in kept and one.value is not None and one.value > 0.0:
+            series[FOLLOWED.index(one.name), loads[one.load], places[one.repeat]] = math.log(one.value)
+    return linked_repeats(series)
 
 
 def unfit_notes(data: ReportData) -> list[tuple[bool, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfbench.core.jsonio import dump_text
+from tfbench.metrics.courses import Course
 from tfbench.report.model import (
     CapacityFound,
     Counts,
@@ -19,6 +20,7 @@ from tfbench.report.model import (
     RunFigure,
     Signal,
     Study,
+    WarmUp,
 )
 
 Record = Mapping[str, Any]
@@ -241,6 +243,24 @@ def definition_of(
 ) -> Definition:
     """A definition with its aliases in order of tool."""
     return Definition(name, unit, direction, words, source, tuple(sorted((str(k), str(v)) for k, v in aliases.items())))
+
+
+def warm_ups_of(found: Iterable[Course], warmup_s: float) -> tuple[WarmUp, ...]:
+    """The leaks among the courses; `warmup_s` is the manifest's."""
+    out = []
+    for one in found:
+        leak = one.leak
+        if not leak.detected or one.leak_s is None or leak.series is None or leak.quantile is None or leak.p is None:
+            continue
+        load = load_point({"load_value": one.load_value, "arm": one.arm})
+        # Half as much again, since where a leak ends is seen roughly; in steps that a person would write.
+        needed = warmup_s + 1.5 * one.leak_s
+        step = 10.0 ** math.floor(math.log10(needed)) / 2 if needed > 0.0 else 1.0
+        ready = math.ceil(needed / step) * step
+        out.append(
+            WarmUp(load, leak.series, leak.quantile, opt_float(leak.effect), ready, leak.steady is not False, leak.p)
+        )
+    return tuple(out)
 
 
 def capacity_of(verdicts: Iterable[Record]) -> CapacityFound | None:

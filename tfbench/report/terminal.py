@@ -18,6 +18,7 @@ from tfbench.report.model import LoadPoint, ReportData
 from tfbench.report.overview import (
     Column,
     State,
+    caution_notes,
     columns,
     headline,
     marks_notes,
@@ -116,12 +117,15 @@ def _state(of: State) -> Text:
     text = Text(of.validity.replace(" ", "\n"), style=colour[of.fit])
     text.append("\n")
     text.append(of.stability.replace(" ", "\n"), style="yellow" if of.steady is False else colour[of.steady])
+    if not of.warm:
+        text.append("\nwarm-up", style="yellow")
     return text
 
 
 def _notes(data: ReportData) -> list[RenderableType]:
     out: list[RenderableType] = []
     out += [_note(line, "red" if invalid else "yellow") for invalid, line in unfit_notes(data)]
+    out += [_note(f"Caution: {line}", "yellow") for line in caution_notes(data)]
     for meaning, reasons in marks_notes(data):
         out += [_note(f"{meaning[0]} {reason}", "yellow") for reason in reasons[:REASONS]]
         if len(reasons) > REASONS:
