@@ -1,18 +1,18 @@
 """How often the gate is right: equal arms, and a candidate whose steps take 10 % longer, on the engine in virtual time.
 
     python benchmarks/gate_power.py --seed 1 --gates 200
-
-    python benchmarks/gate_power.py --table --gates 100
+    python benchmarks/gate_power.py --table --restart-cv 0.5 2 5 --pairs 600
 
 A pilot of the base against itself plans repeats and attempts per run, as `tfbench gate --plan` does; each gate then
 runs that many pairs at load 0.7. Pairs share arrivals and prompts; replies' lengths (sigma 5 %) and the speed of a
-restart (sigma 0.5 %) are each arm's own. Prints a JSON line for the plan and one per kind of gate; with --table one per
-spread of the restarts, repeats and kind instead, at 1,500 attempts a run.
+restart (sigma 0.5 %) are each arm's own. Prints a JSON line for the plan and one per kind of gate.
+
+With --table nothing is planned: of --pairs pairs at each of --restart-cv (the restarts' sigma in %), at 1,500 attempts
+a run, every K make one gate. Prints a JSON line per restart CV and K, and the table of docs/gate.md on stderr.
 """
 
 import argparse
 import dataclasses
-import itertools
 import json
 import math
 import sys
@@ -53,7 +53,7 @@ POLICY = parse_policy(
 LIMITS_MS = {"ttft": 200.0, "e2e": 1250.0}
 LENGTH_NOISE = 0.05
 RESTART_NOISE = 0.005
-TABLE_CVS, TABLE_PAIRS = (0.005, 0.02, 0.05), (5, 10, 20)
+TABLE_CVS, TABLE_PAIRS = (0.5, 2.0, 5.0), (5, 10, 20)
 
 
 @cache
@@ -96,12 +96,15 @@ def _lengths(rng: np.random.Generator, n: int) -> tuple["np.typing.NDArray[np.in
     return rng.integers(16, 129, n), 2 + np.minimum(rng.geometric(1 / 30, n), 200)
 
 
-def cells(
-    seed: Sequence[int], pairs: int, n: int, slower: float = 1.0, restart_cv: float = RESTART_NOISE
-) -> list[Cell]:
+def cells(seed: Sequence[int], pairs: int, n: int, slower: float = 1.0) -> list[Cell]:
     """The cells of one gate."""
-    base = [run_samples([*seed, pair], 0, n=n, restart_cv=restart_cv) for pair in range(pairs)]
-    candidate = [run_samples([*seed, pair], 1, n=n, slower=slower, restart_cv=restart_cv) for pair in range(pairs)]
+    base = [run_samples([*seed, pair], 0, n=n) for pair in range(pairs)]
+    candidate = [run_samples([*seed, pair], 1, n=n, slower=slower) for pair in range(pairs)]
+    return paired_cells(base, candidate)
+
+
+def paired_cells(base: Sequence[dict[str, Sample]], candidate: Sequence[dict[str, Sample]]) -> list[Cell]:
+    """A cell per figure of the policy, from runs that are pairs by position."""
     return [
         Cell(LOAD, None, FIGURES[name], FIGURES[name].unit, True,
              tuple(run[name] for run in base), tuple(run[name] for run in candidate))
@@ -125,29 +128,54 @@ def make_plan(seed: int, pairs: int = PILOT_PAIRS, n: int = PILOT_ATTEMPTS) -> t
         n = math.ceil(n * plan.length_factor)
 
 
-def table(seed: int, gates: int) -> None:
-    """How the verdict depends on how far restarts differ."""
-    for restart_cv, pairs in itertools.product(TABLE_CVS, TABLE_PAIRS):
-        for slower in (1.0, SLOWER):
-            told = Counter(
-                verdict(POLICY, cells([seed, 1 + gate], pairs, PILOT_ATTEMPTS, slower, restart_cv), pairs)
-                for gate in range(gates)
-            )
-            print(
-                json.dumps({"restart_cv": restart_cv, "pairs": pairs, "slower": slower, "gates": gates} | told),
-                flush=True,
-            )
+def measure_power(
+    seed: int, restart_cv: float, repeats: Sequence[int], pairs: int, n: int = PILOT_ATTEMPTS
+) -> dict[int, dict[str, Counter[str]]]:
+    """What gates of each number of repeats say of equal and of slower arms: pairs // K gates that share no run."""
+    told: dict[int, dict[str, Counter[str]]] = {k: {"equal": Counter(), "slower": Counter()} for k in repeats}
+    batch = math.lcm(*repeats)
+    for first in range(0, pairs, batch):
+        those = range(first, min(first + batch, pairs))
+        base, equal, slower = (
+            [run_samples([seed, 0, pair], arm, n=n, slower=times, restart_cv=restart_cv) for pair in those]
+            for arm, times in ((0, 1.0), (1, 1.0), (1, SLOWER))
+        )
+        for k in repeats:
+            for at in range(0, len(those) - k + 1, k):
+                for kind, candidate in (("equal", equal), ("slower", slower)):
+                    found = paired_cells(base[at : at + k], candidate[at : at + k])
+                    told[k][kind][verdict(POLICY, found, k)] += 1
+    return told
+
+
+def print_table(seed: int, restart_cvs: Sequence[float], pairs: int) -> None:
+    """How often gates of K repeats fail a slower candidate, and pass or fail one that is equal, by the restarts' CV."""
+    rows = [
+        "| restart CV | repeats | gates | 10 % slower: FAIL | equal: PASS | equal: FAIL |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cv in restart_cvs:
+        for k, told in measure_power(seed, cv / 100.0, TABLE_PAIRS, pairs).items():
+            equal, slower = told["equal"], told["slower"]
+            line = {"restart_cv_percent": cv, "repeats": k, "gates": equal.total()}
+            print(json.dumps(line | {"equal": equal, "10 % slower": slower}), flush=True)
+            counts = (slower["FAIL"], equal["PASS"], equal["FAIL"])
+            shares = [f"{100 * count / max(1, equal.total()):.0f} %" for count in counts]
+            rows.append(f"| {' | '.join([f'{cv:g} %', str(k), str(equal.total()), *shares])} |")
+    print("\n".join(rows), file=sys.stderr)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gates", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first gate, to run in parts")
-    parser.add_argument("--table", action="store_true", help="by spread of the restarts and repeats")
+    parser.add_argument("--table", action="store_true", help="measure power by the restarts' CV and repeats")
+    parser.add_argument("--restart-cv", type=float, nargs="+", default=list(TABLE_CVS), help="in %%; with --table")
+    parser.add_argument("--pairs", type=int, default=600, help="pairs of runs at each restart CV; with --table")
     args = parser.parse_args()
     if args.table:
-        table(args.seed, args.gates)
+        print_table(args.seed, args.restart_cv, args.pairs)
         return 0
     started = time.monotonic()
     plan, n = make_plan(args.seed)

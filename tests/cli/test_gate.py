@@ -212,9 +212,11 @@ def test_a_plan_tells_repeats_and_attempts(folder: Path) -> None:
     assert first["figure"] == "ttft_p50_ms" and 2 <= first["repeats"] < second["repeats"]
     assert first["attempts"] == 150 and first["attempts_needed"] >= 20 and paired["repeats"] >= 5
     assert (paired["length_factor"], paired["longer"], paired["pilot"]) == (None, None, 5)
-    assert paired["repeats_low"] <= paired["repeats"]
+    for one in (paired, first):
+        assert one["repeats_low"] <= one["repeats_measured"] <= one["repeats"] <= one["repeats_high"]
     [few] = paired["notes"]
-    assert few.startswith("5 pilot pairs tell the noise so roughly that the repeats may be off 3.6 times; plan from 10")
+    assert few.startswith("5 pilot pairs tell the noise to within a factor of 2.9: run the pilot with 10 or more pairs")
+    assert 2.8 < paired["noise_factor"] == alone["noise_factor"] < 2.9, "a study beside itself knows no more of it"
     code, out = tfbench(folder, "gate", "base", "base", *policy)
     twice = json.loads(out)
     assert twice["rows"] == alone["rows"], "a study says as little of pairs beside itself"

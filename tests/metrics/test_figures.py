@@ -61,21 +61,75 @@ def test_five_runs_give_the_pooled_quantile_with_ranks_by_their_shares(
     assert list(by_run[by_run["figure"] == "ttft_p50_ms"]["value"]) == [53 + shift for shift in shifts]
 
 
+COUNTED = MANIFEST | {"load": {"count": 100}}
+BETWEEN = "throughput_between_arrivals_requests_per_s"
+
+
+def _at_ten_a_second(late: float = 0, n: int = 100) -> list[Row]:
+    """100 requests at 10/s that take 5 s each; every other one `late` ms later."""
+    return [answer(i, i * 100 + (late if i % 2 else 0), ttft=50, gap=2475) for i in range(n)]
+
+
 def test_a_rate_whose_window_holds_drain_says_so_and_stands_beside_that_between_arrivals(
     con: duckdb.DuckDBPyConnection, add_run: AddRun
 ) -> None:
-    # 100 requests at 10/s that take 5 s each, by count: the window is 9.9 + 5 s long.
+    # By count the window is 9.9 + 5 s long, and arrivals are 10 s of it.
     for repeat in range(5):
-        rows = [answer(i, i * 100 + (repeat if i % 2 else 0), ttft=50, gap=2475) for i in range(100)]
-        add_run(rows, run_id=f"run-{repeat}", repeat=repeat, manifest=MANIFEST | {"load": {"count": 100}})
+        add_run(_at_ten_a_second(repeat), run_id=f"run-{repeat}", repeat=repeat, manifest=COUNTED)
     found = _figures(con)
-    rate, between = found["throughput_requests_per_s"], found["throughput_between_arrivals_requests_per_s"]
+    rate, between = found["throughput_requests_per_s"], found[BETWEEN]
     assert rate["value"] == pytest.approx(100 / 14.9, rel=0.01) and rate["settled"]
-    assert rate["reason"].startswith("its window holds 4.9 s of drain a run (33%), in which nothing arrives")
-    assert between["value"] == pytest.approx(10.0, rel=0.001) and between["reason"] is None
-    assert between["lo"] < 10.01 and between["hi"] > 9.99
-    assert found["goodput_requests_per_s"]["reason"] and "drain" not in (found["good_fraction"]["reason"] or "")
-    assert "drain" not in (found["cost_per_million_qualified_tokens"]["reason"] or "")
+    assert rate["lo"] < rate["value"] < rate["hi"] < 10
+    assert rate["reason"] == (
+        "the window holds 4.90 s of drain a run (33 %): between arrivals the rate was 10.0 requests/s,"
+        " the system's own if it kept up"
+    )
+    assert between["value"] == pytest.approx(10.0, rel=0.001) and between["reason"] is None and between["settled"]
+    assert between["lo"] < between["value"] < between["hi"] and between["method"].startswith("t on log of runs (K=5)")
+    # Three tokens a request; their rates have no figure beside them, so the reason alone tells.
+    assert "between arrivals the rate was 30.0 tokens/s" in found["throughput_output_tokens_per_s"]["reason"]
+    assert "between arrivals the rate was 10.0 requests/s" in found["goodput_requests_per_s"]["reason"]
+    assert "drain" not in (found["good_fraction"]["reason"] or "") + (found[COST]["reason"] or "")
+    by_run = _run_figures(con, "run-0")
+    assert by_run["throughput_requests_per_s"]["reason"].startswith("the window holds 4.90 s of drain (33 %): ")
+    assert by_run[BETWEEN]["value"] == pytest.approx(10.0)
+
+
+def test_a_little_drain_is_not_told(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([answer(i, i * 100, ttft=50, gap=200) for i in range(100)], manifest=COUNTED)
+    rate = _figures(con)["throughput_requests_per_s"]
+    assert rate["value"] == pytest.approx(100 / 10.35) and rate["reason"] is None
+
+
+def test_retries_and_warm_up_are_no_arrivals(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    warm = [answer(200 + i, i * 100 - 5000, phase="warmup", ttft=50, gap=2475) for i in range(50)]
+    rest = _at_ten_a_second()[1:]
+    failed = row(0, 0, outcome="rejected", http_status=429, task_id="t")
+    again = answer(300, 12_000, ttft=50, gap=400, task_id="t", **{"try": 1})
+    add_run([*warm, failed, *rest, again], manifest=COUNTED)
+    found = _figures(con)
+    # 100 of 101 attempts went well, one of them long after the last request had come: 100 over 100 mean gaps.
+    assert found[BETWEEN]["value"] == pytest.approx(10.0)
+    # Answers to the warm-up end in the window too.
+    assert found["throughput_requests_per_s"]["value"] == pytest.approx(150 / 14.9, rel=0.02)
+
+
+def test_users_of_a_closed_loop_that_start_together_end_no_gap(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    # Ten users, a second a request: ten requests each second, the first ten at 0 s, the last ten at 9 s.
+    rows = [answer(i, i // 10 * 1000 + (i % 10 if i >= 10 else 0), ttft=50, gap=475) for i in range(100)]
+    add_run(rows, mode="closed", load_value=10.0, manifest=COUNTED)
+    assert _figures(con)[BETWEEN]["value"] == pytest.approx(10.0, rel=0.002)
+
+
+@pytest.mark.parametrize(("load_value", "manifest"), [(math.inf, MANIFEST), (5.0, COUNTED)])
+def test_all_at_once_leaves_nothing_between_arrivals(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun, load_value: float, manifest: dict[str, Any]
+) -> None:
+    add_run([answer(i, 0, ttft=50, gap=2475) for i in range(40)], load_value=load_value, manifest=manifest)
+    for found in (_figures(con), _run_figures(con)):
+        assert "drain" not in (found["throughput_requests_per_s"]["reason"] or "")
+        assert found[BETWEEN]["value"] is None
+        assert found[BETWEEN]["reason"].startswith("all requests arrive at once: no time lies between arrivals")
 
 
 def test_runs_by_duration_hold_no_drain(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:

@@ -1,19 +1,24 @@
 """From a warehouse to a report, over facts made by hand."""
 
+import io
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.ledger.builder import MANIFEST as BY_HAND
+from tests.ledger.builder import answer, write_run
 from tests.report.pages import Page
 from tfbench.core.errors import UsageError
 from tfbench.ledger.bundle import write_bundle
 from tfbench.ledger.schemas import ATTEMPTS, STREAMS
 from tfbench.manifest import freeze, load_manifest
-from tfbench.report import ReportData, build_report, html_report, json_document
+from tfbench.report import ReportData, build_report, html_report, json_document, print_summary
 from tfbench.report.model import LoadPoint
+from tfbench.report.overview import standing_notes
 from tfbench.warehouse import Warehouse
 
 MANIFEST = """
@@ -198,3 +203,37 @@ def test_all_three_forms_are_made_of_it(data: ReportData) -> None:
 def test_no_such_study(warehouse: Warehouse) -> None:
     with pytest.raises(UsageError, match="no study"):
         build_report(warehouse, "nope")
+
+
+def test_drain_in_a_window_is_a_caution_with_the_rate_between_arrivals(tmp_path: Path) -> None:
+    # By count: 100 requests at 10/s that take 5 s each, of which every fifth shows nothing in time.
+    with Warehouse.open(tmp_path / "w.duckdb") as opened:
+        for repeat in range(5):
+            rows = [
+                answer(i, i * 100 + repeat * (i % 2), ttft=50 if i % 5 else 200, gap=2450 if i % 5 else 2400)
+                for i in range(100)
+            ]
+            manifest = BY_HAND | {"load": {"count": 100, "rates": [10]}}
+            facts = {"run_id": f"run-{repeat}", "repeat": repeat, "load_value": 10.0}
+            opened.ingest(write_run(tmp_path, rows, manifest=manifest, **facts))
+        data = build_report(opened, "study-1")
+    out = io.StringIO()
+    print_summary(data, out, 200)
+    [said] = [note for note in standing_notes(data) if "drain" in note]
+    assert said.startswith("at 10 the window holds 4.")
+    assert "between arrivals the rate was 10.0 requests/s, the system's own if it kept up, and 7.99" in said
+    assert said.endswith("] of them good")
+    assert said in " ".join(out.getvalue().split())
+    document = json_document(data)
+    named = {figure["figure"]: figure for figure in document["figures"]}
+    rate, between = (named[f"throughput{part}_requests_per_s"] for part in ("", "_between_arrivals"))
+    assert rate["settled"] and "s of drain a run (33 %): between arrivals the rate was 10.0" in rate["reason"]
+    assert between["value"] == pytest.approx(10.0, rel=0.002) and between["lo"] < between["value"] < between["hi"]
+    assert list(named).index("throughput_between_arrivals_requests_per_s") > list(named).index(rate["figure"])
+    page = " ".join(Page(html_report(data)).text.split())
+    assert said in page and "throughput_between_arrivals_requests_per_s" in page
+
+
+def test_runs_by_duration_say_nothing_of_drain(data: ReportData) -> None:
+    assert not any("drain" in note for note in standing_notes(data))
+    assert not any("drain" in (figure.reason or "") for figure in data.figures)

@@ -144,8 +144,10 @@ def test_a_comparison_counts_its_rows_and_folds_buckets_that_show_nothing() -> N
 
 
 def test_a_plan_puts_the_bucket_on_its_own_line_and_tells_longer_runs_instead_of_repeats() -> None:
-    row = PlanRow("5", "e2e_p95_ms", "input_tokens", "116–154", 1.1, 0.1, 0.2, None, None, 40, 370, 9.3, "too short")
-    plan = GatePlan("tfbench.gate-plan/1", True, 0.9, 0.95, None, None, 5, 9.3, "load.duration_s ≥ 279", (), (row,))
+    row = PlanRow("5", "e2e_p95_ms", "input_tokens", "116–154", 1.1, 0.1, 0.2, *[None] * 4, 40, 370, 9.3, "too short")
+    plan = GatePlan(
+        "tfbench.gate-plan/1", True, 0.9, 0.95, *[None] * 4, 5, 2.9, 9.3, "load.duration_s ≥ 279", (), (row,)
+    )
     out = io.StringIO()
     print_plan(plan, file=out, width=120)
     lines = out.getvalue().splitlines()
@@ -156,13 +158,25 @@ def test_a_plan_puts_the_bucket_on_its_own_line_and_tells_longer_runs_instead_of
 
 
 def test_a_plan_says_its_range() -> None:
-    row = PlanRow("5", "e2e_p95_ms", None, None, 1.1, 0.1, 0.2, 31, 9, 400, 370, None, None)
-    plan = GatePlan("tfbench.gate-plan/1", True, 0.9, 0.95, 31, 9, 5, None, None, ("plan from 10 or more",), (row,))
-    out = io.StringIO()
-    print_plan(plan, file=out, width=120)
-    first = "31 repeats of either arm (as few as 9, as far as 5 pilot pairs can tell): equal arms then pass with 90 %"
-    assert out.getvalue().splitlines()[0] == first
-    assert "9–31" in out.getvalue() and "plan from 10 or more" in out.getvalue()
+    def told(*repeats: int | None, paired: bool = True) -> list[str]:
+        row = PlanRow("5", "e2e_p95_ms", None, None, 1.1, 0.1, 0.2, *repeats, 400, 370, None, None)
+        notes = ("run the pilot with 10 or more",)
+        plan = GatePlan("tfbench.gate-plan/1", paired, 0.9, 0.95, *repeats, 5, 2.9, None, None, notes, (row,))
+        out = io.StringIO()
+        print_plan(plan, file=out, width=120)
+        return out.getvalue().splitlines()
+
+    lines = told(31, 14, 6, 77)
+    assert lines[0] == "31 repeats of either arm: equal arms then pass with 90 %"
+    assert lines[1] == "14 with the noise as measured; between 6 and 77, as far as 5 pilot pairs can tell (95 %)"
+    assert lines[2] == "run the pilot with 10 or more"
+    assert any("6 and 77" in line for line in lines if line.startswith("e2e_p95_ms"))
+    lines = told(None, 700, 260, None, paired=False)
+    assert lines[0].startswith("No number of repeats up to 1,000 lets equal arms pass")
+    assert lines[1].startswith(
+        "700 with the noise as measured; between 260 and more than 1,000, as far as 5 pilot runs"
+    )
+    assert told(5, 5, 5, 5)[1] == "5 whatever the noise is, as far as 5 pilot pairs can tell (95 %)"
 
 
 def test_effects_in_words() -> None:

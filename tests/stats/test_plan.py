@@ -7,7 +7,7 @@ import pytest
 
 from tfbench.stats.effect import FractionEffect, StudentEffect
 from tfbench.stats.paired import paired_effect
-from tfbench.stats.plan import repeats_needed, repeats_to_decide, sd_upper
+from tfbench.stats.plan import repeats_needed, repeats_to_decide, sd_limits, sd_upper
 
 
 def test_planned_repeats_have_the_power_and_one_fewer_does_not() -> None:
@@ -41,6 +41,17 @@ def test_nonsense_is_refused(name: str, args: tuple[float, ...]) -> None:
 def test_a_pilots_spread_is_taken_high() -> None:
     # chi2_4 at 20 % is 1.6488.
     assert sd_upper(1.0, 4.0) == pytest.approx(math.sqrt(4 / 1.6488), rel=1e-4)
+
+
+def test_few_pairs_tell_the_noise_roughly() -> None:
+    # chi2_4 at 97.5 and 2.5 % is 11.143 and 0.4844, chi2_9 19.023 and 2.700.
+    assert sd_limits(2.0, 4.0) == pytest.approx((2 * math.sqrt(4 / 11.143), 2 * math.sqrt(4 / 0.4844)), rel=1e-3)
+    assert sd_limits(1.0, 9.0) == pytest.approx((math.sqrt(9 / 19.023), math.sqrt(9 / 2.700)), rel=1e-3)
+    rng = np.random.default_rng(5)
+    held = [
+        low <= 1.0 <= high for low, high in (sd_limits(float(rng.normal(size=5).std(ddof=1)), 4.0) for _ in range(2000))
+    ]
+    assert 0.93 < np.mean(held) < 0.97
 
 
 def test_how_many_more_would_decide() -> None:

@@ -1,5 +1,6 @@
 """What the gate makes of cells and of a second round: verdicts, order, the guard."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from tfbench.verdict.arms import Arm, ArmRun, likeness, match_runs
 from tfbench.verdict.cells import Cell
 from tfbench.verdict.gate import confirming, gate_result, judge
 from tfbench.verdict.gate_document import GateResult, Judged
-from tfbench.verdict.gate_plan import plan_gate
+from tfbench.verdict.gate_plan import GatePlan, plan_gate
 from tfbench.verdict.policy import Policy, parse_policy
 
 N = 400
@@ -118,6 +119,43 @@ def test_a_figure_is_one_series_though_its_guard_stands_beside_it() -> None:
     first = judged(rules, arm("base", {5.0: 5}), arm("candidate", {5.0: 5}))
     assert len(first.rows) == 2
     assert [one["name"] for one in smaller_is_better(result(rules, first))] == ["1 − ok_fraction at load 5"]
+
+
+def test_a_plan_tells_how_far_its_pilot_leaves_it_open() -> None:
+    rules = policy(
+        {"name": "ttft_p50_ms", "margin": {"relative": 0.05}}, {"name": "good_fraction", "margin": {"absolute": 0.01}}
+    )
+
+    def plan(pairs: int, good: int, noise: float = 0.03) -> GatePlan:
+        rng = np.random.default_rng(11)
+        # Of any number of pairs the mean is 0 and the standard deviation `noise`.
+        draws = rng.normal(size=pairs)
+        logs = noise * (draws - draws.mean()) / draws.std(ddof=1)
+        times = rng.permutation(np.linspace(20.0, 100.0, 1001))
+        flags = np.arange(1000) < good
+        fast = tuple(Sample(60.0, 1001, times) for _ in logs)
+        slow = tuple(Sample(60.0 * math.exp(log), 1001, times * math.exp(log)) for log in logs)
+        fine = tuple(Sample(good / 1000, 1000, Flags(flags, np.where(flags, 0.5, 2.0))) for _ in logs)
+        figures = FIGURES["ttft_p50_ms"], FIGURES["good_fraction"]
+        arms = (fast, slow), (fine, fine)
+        return plan_gate(
+            rules,
+            [Cell(5.0, None, one, one.unit, True, *arm) for one, arm in zip(figures, arms, strict=True)],
+            paired=True,
+        )
+
+    five, twelve = plan(5, 1000), plan(12, 1000)
+    assert five.pilot == 5 and twelve.pilot == 12 and twelve.notes == ()
+    for found in (five, twelve):
+        assert found.repeats_low < found.repeats_measured < found.repeats < found.repeats_high
+    assert five.repeats_measured == twelve.repeats_measured and five.repeats_high > 2 * twelve.repeats_high
+    # A share has no noise of its own: what leaves it open is that few bad ones were seen.
+    none_bad, some_bad = five.rows[1], plan(5, 998).rows[1]
+    assert none_bad.sd is None and none_bad.repeats_low == none_bad.repeats_measured <= none_bad.repeats_high
+    assert some_bad.repeats_low <= some_bad.repeats_measured < some_bad.repeats_high
+    # Beyond 1,000 nothing is told, but what the pilot does know is.
+    loud = plan(5, 1000, noise=0.4)
+    assert loud.repeats is None and loud.repeats_high is None and loud.repeats_low is not None
 
 
 def test_a_plan_takes_a_rates_margin_as_a_share_of_the_base() -> None:

@@ -32,6 +32,7 @@ class FigureDef:
     size_sql: rows whose mean value says what one more event would add, for the bound when there was none; None = 1.
     counts: for rates and costs, the fraction whose attempts they count: its correlation says how long runs have to be.
     arrivals: for rates, whether they are of the span of arrivals, by when attempts were scheduled, not of the window.
+    arrived_sql: for rates over the window, the same amounts of the attempts scheduled in it: the rate between arrivals.
     """
 
     name: str
@@ -47,6 +48,7 @@ class FigureDef:
     size_sql: str | None = None
     counts: str | None = None
     arrivals: bool = False
+    arrived_sql: str | None = None
 
 
 @dataclass(frozen=True)
@@ -217,10 +219,11 @@ _FAMILIES = (
     ),
 )
 
-_ARRIVED = "FROM attempt_facts WHERE counted"
+_ARRIVED = "SELECT run_index, scheduled_ns AS end_ns, {} AS value FROM attempt_facts WHERE counted"
 _SPAN = (
     "attempts scheduled in the window ÷ the span of arrivals (n of them span n mean gaps; the window itself in runs by"
-    " duration): unlike the rate over the window it holds no drain, and tells the system's rate where that keeps up"
+    " duration). It holds no drain: this is the system's rate where the system keeps up; where a queue grows, so that"
+    " work arrives faster than it is done, the rate over the window is. None where all arrive at once"
 )
 _ENDED = "FROM attempt_facts WHERE eligible AND in_window"
 _OK_SIZES = "SELECT run_index, end_ns, {} AS value FROM attempt_facts WHERE eligible AND ok"
@@ -243,6 +246,7 @@ _OTHERS = (
         },
         sql=f"SELECT run_index, end_ns, 1 AS value {_ENDED} AND ok",
         kind="rate",
+        arrived_sql=f"{_ARRIVED.format(1)} AND ok",
         counts="ok_fraction",
     ),
     FigureDef(
@@ -261,6 +265,7 @@ _OTHERS = (
         },
         sql=f"SELECT run_index, end_ns, output_tokens AS value {_ENDED} AND ok",
         kind="rate",
+        arrived_sql=f"{_ARRIVED.format('output_tokens')} AND ok",
         counts="ok_fraction",
         size_sql=_OK_SIZES.format("output_tokens"),
     ),
@@ -278,6 +283,7 @@ _OTHERS = (
         },
         sql=f"SELECT run_index, end_ns, 1 AS value {_ENDED} AND good",
         kind="rate",
+        arrived_sql=f"{_ARRIVED.format(1)} AND good",
         counts="good_fraction",
     ),
     FigureDef(
@@ -287,7 +293,7 @@ _OTHERS = (
         words=f"ok {_SPAN}",
         source="tfbench: stands beside throughput where its window holds drain",
         aliases={},
-        sql=f"SELECT run_index, scheduled_ns AS end_ns, 1 AS value {_ARRIVED} AND ok",
+        sql=f"{_ARRIVED.format(1)} AND ok",
         kind="rate",
         counts="ok_fraction",
         arrivals=True,
@@ -299,7 +305,7 @@ _OTHERS = (
         words=f"good {_SPAN}",
         source="tfbench: stands beside goodput where its window holds drain",
         aliases={},
-        sql=f"SELECT run_index, scheduled_ns AS end_ns, 1 AS value {_ARRIVED} AND good",
+        sql=f"{_ARRIVED.format(1)} AND good",
         kind="rate",
         counts="good_fraction",
         arrivals=True,
@@ -337,6 +343,7 @@ _OTHERS = (
         aliases={"guidellm": "output_token_goodput", "inference-perf": "token_goodput"},
         sql=f"SELECT run_index, end_ns, output_tokens AS value {_ENDED} AND good",
         kind="rate",
+        arrived_sql=f"{_ARRIVED.format('output_tokens')} AND good",
         counts="good_fraction",
         size_sql=_OK_SIZES.format("output_tokens"),
     ),
@@ -349,6 +356,7 @@ _OTHERS = (
         aliases={},
         sql=f"SELECT run_index, end_ns, prompt_tokens AS value {_ENDED} AND good",
         kind="rate",
+        arrived_sql=f"{_ARRIVED.format('prompt_tokens')} AND good",
         counts="good_fraction",
         size_sql=_OK_SIZES.format("prompt_tokens"),
     ),

@@ -21,7 +21,11 @@ Every figure is derived from the ledger's facts by SQL, and carries n, an interv
   `accounting.bad`. Fractions and quantiles run over them. Excluded outcomes are in no figure.
 - **Window.** Rates and costs take attempts whose end lies in the window [measure_start, measure_end), whatever phase
   they were scheduled in. With a count, or all at once, the window runs from the first measured schedule to the last
-  measured end, and that last end lies in it.
+  measured end, and that last end lies in it. Then it holds drain, in which requests end but none arrives: 100 requests
+  at 10 a second that take 5 s each give 6.7 a second over 14.9 s. A rate whose window holds more than 5 % of drain says
+  so in its reason, with the rate between arrivals; requests have that as a figure of its own. It is the system's rate
+  where the system kept up; where a queue grew, the rate over the window is. Costs are those of the whole window, with
+  its drain.
 - **Failures in quantiles.** A bad attempt has +inf E2E; its TTFT and TPOT count if they came, else they are +inf. An ok
   attempt that never showed output has +inf TTFT. Gaps between chunks are those that were seen, of good and bad alike.
   A figure over ok attempts only says `_ok` in its name.

@@ -18,7 +18,8 @@ _RUN_COLUMNS = "run_id, load_value, arm, repeat, order_index, mode, status, star
 class RunWindow:
     """One run and its window; `index` is its run_index in the derived tables.
 
-    arrivals_end_ns: where the arrivals end; before `end_ns` where the window holds drain, as it does with a count.
+    arrivals_end_ns: where the arrivals end; before `end_ns` where the window holds drain, as it does with a count. None
+    where all came at once.
     """
 
     index: int
@@ -37,6 +38,12 @@ class RunWindow:
         """Start and end of the window, or of its arrivals; None where that has no length."""
         end = self.arrivals_end_ns if arrivals else self.end_ns
         return None if self.start_ns is None or end is None or self.start_ns >= end else (self.start_ns, end)
+
+    @property
+    def drain_s(self) -> float | None:
+        """Seconds of the window in which nothing arrives any more; None where no arrivals lie apart."""
+        window, arrivals = self.span(arrivals=False), self.span(arrivals=True)
+        return None if window is None or arrivals is None else max(0.0, (window[1] - arrivals[1]) / 1e9)
 
     @property
     def point(self) -> tuple[float | None, str | None]:

@@ -23,6 +23,7 @@ _PER_MILLION = 1e6
 _NO_RESOURCES = "no [cost] resources in the manifest"
 _FREE = "the [cost] resources cost nothing"
 NO_WINDOW = "the run has no window"
+AT_ONCE = "all requests arrive at once: no time lies between arrivals, and the rate over the window is the system's own"
 _NO_RUN = "no complete run"
 DRAIN_TOLD = 0.05
 """The share of a rate's window from which drain is told."""
@@ -89,6 +90,8 @@ def run_figures(con: duckdb.DuckDBPyConnection, study_id: str) -> pd.DataFrame:
 def _draw(facts: Facts) -> Drawn:
     queries = {figure.sql: READERS[figure.kind] for figure in FIGURES.values()}
     queries |= {figure.size_sql: ended for figure in FIGURES.values() if figure.size_sql is not None}
+    if any(run.drain_s for run in facts.runs):
+        queries |= {figure.arrived_sql: ended for figure in FIGURES.values() if figure.arrived_sql is not None}
     return {sql: reader(facts, sql) for sql, reader in queries.items()}
 
 
@@ -153,9 +156,9 @@ def _ratio(
         if (span := run.span(arrivals=figure.arrivals)) is not None
     ]
     if not pairs:
-        return _nothing(NO_WINDOW, level)
+        return _nothing(no_span_reason(figure, runs), level)
     interval = combine_ratio(pairs, scale=scale_of(figure, facts), level=level)
-    if (drain := _drain_words(figure, runs)) is not None:
+    if (drain := _drain_words(figure, drawn, runs)) is not None:
         interval = dataclasses.replace(interval, reason="; ".join(filter(None, (interval.reason, drain))))
     unknown = sum(events.unknown for events in samples)
     if not unknown:
@@ -165,26 +168,47 @@ def _ratio(
     return dataclasses.replace(interval, value=None, settled=False, reason=reason, **open_side)
 
 
-def _drain_words(figure: FigureDef, runs: Sequence[RunWindow]) -> str | None:
-    """That a rate's window holds drain, in which nothing arrives; None up to 5 %, and of costs: idle time costs."""
-    window, arrivals = (
-        sum(span[1] - span[0] for run in runs if (span := run.span(arrivals=part)) is not None) / 1e9
-        for part in (False, True)
-    )
-    drain = window - arrivals
-    if figure.kind != "rate" or figure.arrivals or drain <= DRAIN_TOLD * window:
+def _drain_words(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> str | None:
+    """That a rate's window holds drain, and the rate between arrivals; None up to 5 %, and where all come at once."""
+    if figure.arrived_sql is None:
         return None
+    held = [(run, drain) for run in runs if (drain := run.drain_s) is not None]
+    drain, window = sum(drain for _, drain in held), watched_s([run for run, _ in held])
+    if drain <= DRAIN_TOLD * window:
+        return None
+    told = f"the window holds {_digits(drain / len(held))} s of drain{' a run' * (len(held) > 1)}"
+    events = [drawn[figure.arrived_sql][run.index] for run, _ in held]
+    if any(one.unknown for one in events):
+        return f"{told} ({drain / window * 100:.0f} %)"
+    spans = [span for run, _ in held if (span := run.span(arrivals=True)) is not None]
+    rate = combine_ratio([_arrived(*span, one) for span, one in zip(spans, events, strict=True)]).value
     return (
-        f"its window holds {drain / len(runs):.3g} s of drain a run ({drain / window:.0%}), in which nothing arrives:"
-        " the rate between arrivals stands beside it"
+        f"{told} ({drain / window * 100:.0f} %): between arrivals the rate was {_digits(rate or 0.0)} {figure.unit},"
+        " the system's own if it kept up"
     )
+
+
+def _digits(x: float) -> str:
+    """Three significant digits, never an exponent."""
+    x = float(f"{x:.3g}")
+    return f"{x:,.{max(0, 2 - math.floor(math.log10(x)))}f}" if x > 0.0 else "0"
+
+
+def no_span_reason(figure: FigureDef, runs: Sequence[RunWindow]) -> str:
+    """Why there are no seconds to divide by."""
+    return AT_ONCE if figure.arrivals and any(run.span(arrivals=False) for run in runs) else NO_WINDOW
 
 
 def ratio_run(figure: FigureDef, start_ns: int, end_ns: int, events: Events, size: float | None) -> RatioRun:
+    if figure.arrivals:
+        return _arrived(start_ns, end_ns, events, size)
     num, den = (None, events.value) if figure.kind == "cost" else (events.value, None)
+    return RatioRun(start_ns, end_ns, events.end_ns, num, den, size)
+
+
+def _arrived(start_ns: int, end_ns: int, events: Events, size: float | None = 1.0) -> RatioRun:
     # A retry may be scheduled after the last arrival.
-    t_ns = np.clip(events.end_ns, start_ns, end_ns) if figure.arrivals else events.end_ns
-    return RatioRun(start_ns, end_ns, t_ns, num, den, size)
+    return RatioRun(start_ns, end_ns, np.clip(events.end_ns, start_ns, end_ns), events.value, None, size)
 
 
 def event_size(figure: FigureDef, drawn: Drawn, runs: Sequence[RunWindow]) -> float | None:
@@ -215,7 +239,7 @@ def scale_of(figure: FigureDef, facts: Facts) -> float:
 def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) -> tuple[float | None, int, str | None]:
     sample = drawn[figure.sql][run.index]
     if figure.kind in {"rate", "cost"}:
-        return _run_ratio(figure, facts, run, sample)
+        return _run_ratio(figure, facts, drawn, run, sample)
     if figure.kind == "fraction":
         n = int(sample.value.size)
         return (float(sample.value.mean()), n, None) if n else (None, 0, figure.empty)
@@ -230,18 +254,21 @@ def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) ->
     return None, n, f"{lost} of {n} never came: the quantile lies among them"
 
 
-def _run_ratio(figure: FigureDef, facts: Facts, run: RunWindow, events: Events) -> tuple[float | None, int, str | None]:
+def _run_ratio(
+    figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow, events: Events
+) -> tuple[float | None, int, str | None]:
     n = int(events.value.size)
     unpriced = unpriced_reason(figure, facts)
     if unpriced is not None:
         return None, n, unpriced
     if (span := run.span(arrivals=figure.arrivals)) is None:
-        return None, n, NO_WINDOW
+        return None, n, no_span_reason(figure, [run])
     if events.unknown:
         return None, n, f"tokens unknown for {events.unknown} of {events.unknown + n} attempts"
     window_s, amount = (span[1] - span[0]) / 1e9, float(events.value.sum())
     if figure.kind == "rate":
-        return amount / window_s, n, None if amount > 0 else "nothing counted in the window"
+        empty = None if amount > 0 else "nothing counted in the window"
+        return amount / window_s, n, "; ".join(filter(None, (empty, _drain_words(figure, drawn, [run])))) or None
     if amount == 0:
         return None, n, "no qualified tokens: the cost of one has no upper bound"
     return scale_of(figure, facts) * window_s / amount, n, None

@@ -12,9 +12,9 @@ import pyarrow as pa
 from tfbench.metrics.definitions import FIGURES, FigureDef
 from tfbench.metrics.facts import Facts, RunWindow, study_facts
 from tfbench.metrics.figures import (
-    NO_WINDOW,
     READERS,
     event_size,
+    no_span_reason,
     quantile_of,
     ratio_run,
     scale_of,
@@ -218,7 +218,7 @@ def _ratio_sample(
     if unpriced is not None:
         return Sample(None, n, None, reason=unpriced)
     if (span := run.span(arrivals=figure.arrivals)) is None:
-        return Sample(None, n, None, reason=NO_WINDOW)
+        return Sample(None, n, None, reason=no_span_reason(figure, [run]))
     if events.unknown:
         return Sample(None, n, None, reason=f"tokens unknown for {events.unknown} of {events.unknown + n} attempts")
     ratio, scale = ratio_run(figure, *span, events, size), scale_of(figure, facts)

@@ -248,15 +248,17 @@ def standing_notes(data: ReportData) -> list[str]:
 
 
 def _drain(data: ReportData) -> list[str]:
-    """Rates whose window holds drain, with the rate between arrivals."""
+    """A sentence for each load point whose rates' window holds drain: the rate between arrivals, and the good of it."""
     notes = []
-    for name in ("throughput", "goodput"):
-        for load in data.loads:
-            figure = data.figure(load, f"{name}_requests_per_s")
-            between = data.figure(load, f"{name}_between_arrivals_requests_per_s")
-            why = [part for part in ((figure and figure.reason) or "").split("; ") if "drain" in part]
-            if why and between is not None and not between.empty:
-                notes.append(f"{name} at {load.label}: {why[0]}, {shown(between).line} {between.unit}")
+    for load in data.loads:
+        throughput, good = (
+            data.figure(load, f"{name}_requests_per_s") for name in ("throughput", "goodput_between_arrivals")
+        )
+        reason = (throughput and throughput.reason) or ""
+        for part in reason.split("; "):
+            if " of drain" in part:
+                of_them = "" if good is None or good.empty else f", and {shown(good).line} of them good"
+                notes.append(f"at {load.label} {part}{of_them}")
     return notes
 
 

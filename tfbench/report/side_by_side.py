@@ -12,9 +12,10 @@ from rich.text import Text
 
 from tfbench.report.escape import plain
 from tfbench.report.fmt import NOTHING, gathered, number
+from tfbench.stats.plan import MOST_REPEATS
 from tfbench.verdict.compare import CompareRow, Comparison
 from tfbench.verdict.gate_document import GateResult, GateRow, more_repeats, samples_text
-from tfbench.verdict.gate_plan import GatePlan, PlanRow
+from tfbench.verdict.gate_plan import RANGE_LEVEL, GatePlan, PlanRow
 from tfbench.verdict.words import bounds_text, effect_text
 
 COLOURS = {
@@ -95,12 +96,14 @@ def print_gate(result: GateResult, file: IO[str] | None = None, width: int | Non
 def print_plan(plan: GatePlan, file: IO[str] | None = None, width: int | None = None) -> None:
     """What the gate takes: repeats over all, then row by row."""
     lines: list[RenderableType] = [Text(plain(_plan_head(plan)), style="bold")]
+    lines += [Text(plain(told)) for told in _plan_range(plan)]
     lines += [Text(plain(note), style="dim") for note in plan.notes]
-    table = _new_table("figure", "load", "sd of an effect", "repeats", "attempts a run", "to settle it")
+    table = _new_table("figure", "load", "sd of an effect", "repeats", "between", "attempts a run", "to settle it")
     for row in plan.rows:
         table.add_row(
             _named(plain(row.figure), row), Text(row.load), Text(number(row.sd)),
-            Text(_repeats(row.repeats_low, row.repeats)),
+            Text(NOTHING if row.repeats is None else f"{row.repeats:,}"),
+            Text(NOTHING if row.repeats_low is None else _between(row)),
             Text(NOTHING if row.attempts is None else f"{row.attempts:,}"),
             Text(NOTHING if row.attempts_needed is None else f"{row.attempts_needed:,}"),
         )  # fmt: skip
@@ -150,14 +153,26 @@ def _plan_head(plan: GatePlan) -> str:
         return f"No number of repeats promises a pass: make runs {plan.length_factor:g} times as long{longer}"
     if plan.repeats is None:
         return f"No number of repeats up to 1,000 lets equal arms pass with {100 * plan.power:g} %"
-    kind = "pairs" if plan.paired else "runs"
-    least = plan.repeats_low or plan.repeats
-    between = "" if least == plan.repeats else f" (as few as {least}, as far as {plan.pilot} pilot {kind} can tell)"
-    return f"{plan.repeats} repeats of either arm{between}: equal arms then pass with {100 * plan.power:g} %"
+    return f"{plan.repeats} repeats of either arm: equal arms then pass with {100 * plan.power:g} %"
 
 
-def _repeats(low: int | None, high: int | None) -> str:
-    return NOTHING if high is None else f"{high}" if low in (None, high) else f"{low}–{high}"
+def _plan_range(plan: GatePlan) -> list[str]:
+    """How far the pilot leaves the repeats open, in a line; none where nothing is known of it."""
+    if plan.repeats_low is None:
+        return []
+    tell = f"as far as {plan.pilot} pilot {'pairs' if plan.paired else 'runs'} can tell ({100 * RANGE_LEVEL:g} %)"
+    if plan.repeats_low == plan.repeats_high:
+        return [f"{plan.repeats_low:,} whatever the noise is, {tell}"]
+    return [f"{_repeats(plan.repeats_measured)} with the noise as measured; between {_between(plan)}, {tell}"]
+
+
+def _between(one: GatePlan | PlanRow) -> str:
+    """`6 and 31`."""
+    return f"{_repeats(one.repeats_low)} and {_repeats(one.repeats_high)}"
+
+
+def _repeats(count: int | None) -> str:
+    return f"more than {MOST_REPEATS:,}" if count is None else f"{count:,}"
 
 
 def _sides(base: Any, candidate: Any) -> Text:
