@@ -12,10 +12,9 @@ from tfbench.stats.search import Answer, SearchPlan
 from tfbench.study import RunEnd, StudyPlan
 from tfbench.study.capacity import Row
 from tfbench.study.target import Target
-from tfbench.verdict.words import n_text
+from tfbench.verdict.words import decision_words, n_text
 
 _LINE_EVERY_S = 15.0
-_DECISIONS = {True: "met", False: "not met", None: "undecided"}
 
 
 class LiveSearch:
@@ -93,8 +92,8 @@ class LiveSearch:
         """The decision at one load, and what is known by then."""
         runs = f"{_runs(row.runs)}, n (n_eff) {n_text(row.counted, row.n_eff)}"
         share = f"{_end(row.value, '–')} [{_end(row.lo, '–')}, {_end(row.hi, '–')}]"
-        decision = f"{_DECISIONS[row.met]}; {_between(so_far.lo, so_far.hi)}"
-        style = "" if row.met is not None else "dim"
+        decision = f"{decision_words(row.met, row.scouted)}; {_between(so_far.lo, so_far.hi)}"
+        style = "" if (row.met, row.scouted) != (None, None) else "dim"
         self._say(f"run {self._done}/{self._most} load {row.load:g}: {share}, {runs}: {decision}", style)
 
     def _show(self, plan: RunPlan, text: str) -> None:

@@ -9,7 +9,7 @@ from tfbench.report.drawing import DASHES, Drawing, Scale, Spec, hover, layout, 
 from tfbench.report.escape import label
 from tfbench.report.fmt import caption, gathered, number
 from tfbench.report.model import CapacityFound, Figure, LoadPoint, ReportData
-from tfbench.verdict.words import n_text
+from tfbench.verdict.words import decision_words, n_text
 
 Box = tuple[float, float, float, float]
 """Two intervals: x low, x high, y low, y high."""
@@ -322,12 +322,13 @@ def capacity_lines(capacity: CapacityFound) -> list[str]:
         lines.append("The client reached its own limit first: the server's lies higher, and nothing here says where.")
     if capacity.reason:
         lines.append(f"{capacity.reason[0].upper()}{capacity.reason[1:]}.")
+    if capacity.advice:
+        lines.append(f"Next: {capacity.advice}.")
     return lines
 
 
 def evidence_rows(capacity: CapacityFound) -> list[tuple[str, ...]]:
     """The evidence table: load, runs, requests and their worth, share (or ms) with its interval, decision, reason."""
-    words = {True: "met", False: "not met", None: "undecided"}
     return [
         (
             f"{one.load:g}",
@@ -335,7 +336,7 @@ def evidence_rows(capacity: CapacityFound) -> list[tuple[str, ...]]:
             n_text(one.counted, one.n_eff),
             number(one.value, 4),
             f"[{number(one.lo, 4)}, {number(one.hi, 4)}]",
-            words[one.met],
+            decision_words(one.met, one.scouted),
             one.reason or "",
         )
         for one in capacity.probed

@@ -228,6 +228,7 @@ class ProbedLoad:
     counted: requests, worth n_eff independent ones (None: not known).
 
     value, lo, hi: the share of good requests, or ms; met: whether the target was decided met; None = undecided.
+    scouted: what too few runs to decide upon would say.
     """
 
     load: float
@@ -241,11 +242,15 @@ class ProbedLoad:
     hi: float | None
     met: bool | None
     reason: str | None
+    scouted: bool | None = None
 
 
 @dataclass(frozen=True)
 class CapacityFound:
-    """The answer of a capacity search: the limit lies in [lo, hi] at `confidence`; an end of None is open."""
+    """The answer of a capacity search: the limit lies in [lo, hi] at `confidence`; an end of None is open.
+
+    advice: what to do for a nearer one.
+    """
 
     target: str
     unit: str
@@ -257,6 +262,7 @@ class CapacityFound:
     reason: str | None
     runs: int
     probed: tuple[ProbedLoad, ...]
+    advice: str | None = None
 
 
 @dataclass(frozen=True)

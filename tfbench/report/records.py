@@ -282,6 +282,7 @@ def capacity_of(verdicts: Iterable[Record]) -> CapacityFound | None:
             hi=opt_float(row["hi"]),
             met=row["met"],
             reason=opt_str(row["reason"]),
+            scouted=row.get("scouted"),
         )
         for row in answer["evidence"]
     ]
@@ -296,4 +297,5 @@ def capacity_of(verdicts: Iterable[Record]) -> CapacityFound | None:
         reason=opt_str(answer["reason"]),
         runs=int(answer["runs"]),
         probed=tuple(probed),
+        advice=opt_str(answer.get("advice")),
     )

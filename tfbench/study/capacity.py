@@ -18,7 +18,10 @@ from tfbench.manifest.limits import MAX_ARRIVALS, MAX_RUN_S, MAX_USERS
 from tfbench.manifest.plan import run_seed
 from tfbench.metrics.samples import Flags
 from tfbench.stats.combine import combine_fraction
-from tfbench.stats.search import Answer, Evidence, SearchPlan, conclude, decide, leans, needed_requests, next_probe
+from tfbench.stats.interval import Interval
+from tfbench.stats.loads import LoadRuns, judge
+from tfbench.stats.reach import Reach, expected_reach, longer_for
+from tfbench.stats.search import LOOKS, Answer, Evidence, SearchPlan, conclude, decide, needed_requests, next_probe
 from tfbench.study.conduct import is_gone, open_study, release, usage_notes
 from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
@@ -37,8 +40,15 @@ _MARGIN = 2
 """A run expects so many times the independent requests that can show the target met: those of a queue count less."""
 KIND = "capacity"
 """The kind of the verdict that holds a search's answer; it stands at the study's last run."""
+_MANY = 120
+"""A search that may make so many runs decides upon a load once more."""
 _RANGE = 4096.0
 """Without --lo and --hi the search ends this far from where it started."""
+_USUAL_RUNS = 60
+"""Fewer leave a bracket wide, whatever their length."""
+_HOPELESS = 100.0
+"""Nobody makes runs so many times as long."""
+_DECIDED = {True: "met", False: "not met", None: "open"}
 _WAIT_S = 60.0
 """How long a reader may hold the warehouse before a search gives up on getting in."""
 
@@ -52,7 +62,7 @@ class Row:
 
     runs: fit ones, of which `unstable` had a growing backlog; `unfit` more were INVALID. counted: their requests,
     worth n_eff independent ones. value, lo, hi: the share of good ones, with its bounds at `level`. met: the decision;
-    leans: what the share alone says.
+    leans: what the share alone says; scouted: what runs too few to decide upon would decide.
     """
 
     load: float
@@ -67,12 +77,17 @@ class Row:
     level: float
     met: bool | None
     leans: bool | None
+    scouted: bool | None
     reason: str | None
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a search found; `rows` by load, `unit` of the loads."""
+    """What a search found; `rows` by load, `unit` of the loads.
+
+    expected: how near it was expected to come, said before the first run; None where that depends on the system.
+    advice: what to do for a nearer answer; None where this one is as near as asked for.
+    """
 
     study_id: str
     warehouse: Path
@@ -80,6 +95,8 @@ class Capacity:
     unit: str
     answer: Answer
     rows: tuple[Row, ...]
+    expected: Reach | None = None
+    advice: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Plain JSON values: what the warehouse keeps and `--json` prints."""
@@ -87,6 +104,8 @@ class Capacity:
             "target": {"figure": self.target.figure, "value": self.target.value, "words": self.target.words},
             "unit": self.unit,
             **asdict(self.answer),
+            "expected": None if self.expected is None else asdict(self.expected),
+            "advice": self.advice,
             "evidence": [asdict(row) for row in self.rows],
         }
 
@@ -196,7 +215,8 @@ def search_plan(manifest: Manifest, *, low: float | None, high: float | None, ma
     high = min(max(first, low or 0.0) * _RANGE, most) if high is None else min(high, most)
     start = min(max(first, low or 0.0), high)
     low = (1.0 if whole else start / _RANGE) if low is None else low
-    return SearchPlan(start=start, low=low, high=high, whole=whole, max_runs=max_runs)
+    looks = LOOKS if max_runs < _MANY else (*LOOKS, 2 * LOOKS[-1])
+    return SearchPlan(start=start, low=low, high=high, whole=whole, max_runs=max_runs, looks=looks)
 
 
 def _most(manifest: Manifest) -> float:
@@ -225,25 +245,27 @@ def search(
             f"--budget-s {budget_s:g}: one run at {plan.start:g} takes {first_s:.4g} s ({least} requests, warm-up); "
             "raise it, lower the target, or start from a higher load"
         )
-    notes += _length_notes(study.frozen, target, least)
+    hoped = expected(at_load(study.frozen, plan.start, least), target, plan)
+    notes += _length_notes(study.frozen, target, least) + reach_notes(hoped, study.frozen, plan)
     watcher.search_started(study.study_id, study.frozen.manifest.name, target, plan, notes)
-    return _Conductor(study, make, warehouse, target, plan, watcher, least, budget_s).conduct()
+    return _Conductor(study, make, warehouse, target, plan, watcher, least, budget_s, hoped).conduct()
 
 
 @dataclass
 class _Load:
-    """A load under search; `row` is what the last look at it said."""
+    """A load under search; `share` is that of all its samples, as of the last probe."""
 
     load: float
     samples: list[Flags] = field(default_factory=list)
     unfit: int = 0
     unstable: int = 0
-    row: Row | None = None
+    share: Interval | None = None
 
     @property
-    def evidence(self) -> Evidence:
-        met, leans = (None, None) if self.row is None else (self.row.met, self.row.leans)
-        return Evidence(self.load, len(self.samples), self.unfit, met, leans)
+    def runs(self) -> LoadRuns:
+        shares = tuple(float(one.value.mean()) for one in self.samples if len(one.value))
+        empty = len(self.samples) - len(shares)
+        return LoadRuns(self.load, shares, self.share, self.unstable, self.unfit, empty)
 
 
 @dataclass
@@ -258,6 +280,7 @@ class _Conductor:
     watcher: SearchWatcher
     least: int
     budget_s: float | None
+    expected: Reach | None
     loads: dict[float, _Load] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     began_s: float = field(default_factory=time.monotonic)
@@ -266,15 +289,24 @@ class _Conductor:
         while not isinstance(step := next_probe(self.plan, self._evidence()), Answer):
             at = self.loads.setdefault(step.load, _Load(step.load))
             in_time = self._probe(at, len(at.samples) + step.runs)
-            at.row = _row(at, self.target, self.plan)
-            self.watcher.probe_ended(at.row, conclude(self.plan, self._evidence(), "so far"))
+            flags = at.samples
+            if flags:
+                at.share = combine_fraction(
+                    [one.value for one in flags], score=[one.score for one in flags], level=self.plan.level
+                )
+            row = next(row for row in self._rows() if row.load == at.load)
+            self.watcher.probe_ended(row, conclude(self.plan, self._evidence(), "so far"))
             if not in_time:
                 step = conclude(self.plan, self._evidence(), f"the budget of {self.budget_s:g} s is spent")
                 break
         return self._keep_answer(step)
 
     def _evidence(self) -> list[Evidence]:
-        return [one.evidence for one in self.loads.values()]
+        return judge([one.runs for one in self.loads.values()], self.target.share, self.plan)
+
+    def _rows(self) -> list[Row]:
+        pairs = zip(self.loads.values(), self._evidence(), strict=True)
+        return sorted((_row(at, known, self.target, self.plan) for at, known in pairs), key=lambda row: row.load)
 
     def _probe(self, at: _Load, runs: int) -> bool:
         """Runs at a load until it has `runs` fit ones, the client has failed too often or the runs are spent.
@@ -321,9 +353,17 @@ class _Conductor:
         raise EndpointError(f"{url}: the endpoint is gone ({done.first_error}); {kept}")
 
     def _keep_answer(self, answer: Answer) -> Capacity:
-        rows = sorted((one.row for one in self.loads.values() if one.row is not None), key=lambda row: row.load)
         unit = "users" if self.plan.whole else "requests/s"
-        capacity = Capacity(self.study.study_id, self.warehouse, self.target, unit, answer, tuple(rows))
+        capacity = Capacity(
+            self.study.study_id,
+            self.warehouse,
+            self.target,
+            unit,
+            answer,
+            tuple(self._rows()),
+            self.expected,
+            advice(answer, self.plan, self.study.frozen),
+        )
         verdict = Verdict(KIND, answer.status, ()).row(self.done[-1]) | {"reasons": capacity.document()}
         with Warehouse.open(self.warehouse, wait_s=_WAIT_S) as store:
             store.add_verdicts([verdict])
@@ -369,18 +409,84 @@ def _length_notes(frozen: Frozen, target: Target, least: int) -> tuple[str, ...]
     )
 
 
-def _row(at: _Load, target: Target, plan: SearchPlan) -> Row:
-    runs = len(at.samples)
-    level = plan.level
-    if not runs:
+def expected(frozen: Frozen, target: Target, plan: SearchPlan) -> Reach | None:
+    """How near the search may come, were the limit at the load of `frozen`; None where the system decides."""
+    load = frozen.manifest.load
+    if load.timestamps is not None or (load.mode is Mode.CLOSED and load.count is None):
+        return None
+    requests = load.count or math.floor((load.duration_s or 0.0) * plan.start)
+    return expected_reach(
+        max(1, requests), target.share, max_runs=plan.max_runs, resolution=plan.resolution, factor=plan.factor
+    )
+
+
+def reach_notes(hoped: Reach | None, frozen: Frozen, plan: SearchPlan) -> tuple[str, ...]:
+    """What width of the answer the length and number of runs allow, said before the first."""
+    if hoped is None:
+        return ()
+    where = "" if frozen.manifest.load.count else f" (at {plan.start:g} requests/s)"
+    said = (
+        f"with runs of {hoped.requests:,} requests{where} and at most {_runs(plan.max_runs)} the limit is found to "
+        f"within a factor of about {hoped.width:.3g}"
+    )
+    if plan.max_runs < _USUAL_RUNS:
+        said += f"; more come nearer (--max-probes {_USUAL_RUNS})"
+    elif hoped.longer > 1.0:
+        said += f"; for {plan.resolution:g} make runs {_times(hoped.longer)} as long"
+    return (f"{said}: a rough figure, from a simple queue; runs that differ among themselves come less near",)
+
+
+def advice(answer: Answer, plan: SearchPlan, frozen: Frozen) -> str | None:
+    """What to do for a nearer answer."""
+    if answer.status == "found":
+        return None
+    if answer.limit == "client":
+        return "give the client more (--workers, a faster machine) and search again"
+    if answer.limit == "range":
+        return (
+            f"search higher with --hi {2 * plan.high:g}"
+            if answer.hi is None
+            else f"search lower with --lo {plan.low / 2:g}"
+        )
+    runs = max(2 * plan.max_runs, _USUAL_RUNS)
+    more = f"allow {_runs(runs)} with --max-probes {runs}"
+    if plan.max_runs < _USUAL_RUNS:
+        return more
+    if answer.status != "wide" or answer.lo is None or answer.hi is None:
+        return f"start nearer to the limit, make runs 4 times as long ({_length_of(frozen)}), or {more}"
+    longer = longer_for(answer.hi / answer.lo, plan.resolution)
+    if longer > _HOPELESS:
+        return f"{more}, and start nearer to the limit, at {math.sqrt(answer.lo * answer.hi):.3g}"
+    return (
+        f"to find it to within {plan.resolution:g}, make runs {_times(longer)} as long ({_length_of(frozen)}); where "
+        f"whole runs differ, as with restarts or outages, {more}"
+    )
+
+
+def _length_of(frozen: Frozen) -> str:
+    return "load.count" if frozen.manifest.load.count is not None else "load.duration_s"
+
+
+def _times(longer: float) -> str:
+    return "twice" if longer <= 2.0 else f"{math.ceil(longer):,} times"
+
+
+def _runs(n: int) -> str:
+    return f"{n:,} run" if n == 1 else f"{n:,} runs"
+
+
+def _row(at: _Load, known: Evidence, target: Target, plan: SearchPlan) -> Row:
+    share, runs = at.share, len(at.samples)
+    if share is None:
         why = f"{at.unfit} runs were INVALID" if at.unfit else "no run was made"
-        return Row(at.load, 0, at.unfit, 0, 0, None, None, None, None, level, None, None, why)
-    flags = at.samples
-    share = combine_fraction([one.value for one in flags], score=[one.score for one in flags], level=level)
-    met = decide(share, target.share, unstable=at.unstable)
+        return Row(at.load, runs, at.unfit, at.unstable, 0, None, None, None, None, plan.level, None, None, None, why)
     reason = share.reason
-    if met is False and 2 * at.unstable > runs:
-        reason = f"unstable: the backlog grew in {at.unstable} of {runs} runs"
+    own = decide(share, target.share, unstable=at.unstable)
+    if known.met is False and 2 * at.unstable > runs:
+        reason = f"unstable: the backlog grew in {at.unstable} of {_runs(runs)}"
+    elif known.scouted is None and known.met is not own:
+        says = "open, all" if own is None else f"{'met' if own else 'not met'}, all"
+        reason = f"by its own runs {says} runs near it say {_DECIDED[known.met]}"
     return Row(
         at.load,
         runs,
@@ -391,8 +497,9 @@ def _row(at: _Load, target: Target, plan: SearchPlan) -> Row:
         share.value,
         share.lo,
         share.hi,
-        level,
-        met,
-        leans(share, target.share),
+        plan.level,
+        known.met,
+        known.leans,
+        known.scouted,
         reason,
     )

@@ -27,6 +27,13 @@ def n_text(n: int, n_eff: float | None) -> str:
     return f"{n:,}" if worth == n else f"{n:,} ({worth:,})"
 
 
+def decision_words(met: bool | None, scouted: bool | None) -> str:
+    """Whether a load meets its target, in words; a load that was only scouted is likely to, or not to."""
+    said = scouted if met is None else met
+    words = "undecided" if said is None else "met" if said else "not met"
+    return words if met is not None or scouted is None else f"likely {words}"
+
+
 def _shown(effect: float, scale: str, unit: str) -> tuple[str, str]:
     if scale == "ratio":
         return f"{(effect - 1.0) * 100:+.3g}", "%"
