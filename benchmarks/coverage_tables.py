@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coverage_methods import AS_PRINTED, PAIRED
+from benchmarks.coverage_methods import AS_PRINTED, MEAN_OF_RUNS, PAIRED
+from benchmarks.coverage_processes import asked
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 BEGIN, END = "<!-- coverage study: begin -->", "<!-- coverage study: end -->"
@@ -16,10 +17,25 @@ Row = dict[str, Any]
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Both tables, from rows at the planned n."""
+    """All tables, from rows at the planned n."""
     rows = [row for row in rows if row["n"] == row["planned_n"]]
-    least = min(row["replications"] for row in rows)
-    return "\n".join([*_printed(rows), "", *_candidates(rows), "", f"{least:,} replications a cell or more."])
+    others = [row for row in rows if (row["system"], row["figure"], row["n"]) in asked()]
+    queues = [row for row in rows if row not in others]
+    least = min(row["replications"] for row in queues)
+    text = [*_printed(queues), "", *_candidates(queues), "", f"{least:,} replications a cell or more."]
+    return "\n".join([*text, "", *processes(others)] if others else text)
+
+
+def processes(rows: Sequence[Row]) -> Iterator[str]:
+    """The table of what isn't a queue in steady state, beside Student's t on the logs of the runs' own quantiles."""
+    yield "| process | figure | n a run | K = 3 | K = 5 | K = 10 | t on log of runs, K = 5 | K = 10 |"
+    yield "|---|---|---|---|---|---|---|---|"
+    cells: dict[tuple[str, str, int], dict[tuple[str, int], Row]] = {}
+    for row in rows:
+        cells.setdefault((row["system"], row["figure"], row["n"]), {})[row["method"], row["k"]] = row
+    shown = [(AS_PRINTED, 3), (AS_PRINTED, 5), (AS_PRINTED, 10), (MEAN_OF_RUNS, 5), (MEAN_OF_RUNS, 10)]
+    for (system, figure, n), cell in sorted(cells.items()):
+        yield f"| {system} | {figure} | {n:,} | " + " | ".join(_cell(cell.get(key)) for key in shown) + " |"
 
 
 def _printed(rows: Sequence[Row]) -> Iterator[str]:
