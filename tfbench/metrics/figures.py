@@ -135,7 +135,8 @@ def _interval(
 
 def watched_s(runs: Sequence[RunWindow]) -> float:
     """Seconds of all the runs' windows together."""
-    return sum((run.end_ns - run.start_ns) / 1e9 for run in runs if run.start_ns is not None and run.end_ns is not None)
+    spans = (run.span(arrivals=False) for run in runs)
+    return sum((span[1] - span[0]) / 1e9 for span in spans if span is not None)
 
 
 def _ratio(

@@ -6,7 +6,7 @@ Metrics are pure functions of facts and know no verdicts; this is where the two 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tfbench.report.model import Figure, LoadPoint, Run, WarmUp
+from tfbench.report.model import Figure, LoadPoint, Run, WarmUpLeak
 
 
 def chosen_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -25,7 +25,9 @@ def apply_verdicts(figures: Iterable[Figure], runs: Sequence[Run], quantiles: fr
     return tuple(_shown(figure, points.get(figure.load, []), figure.name in quantiles) for figure in figures)
 
 
-def apply_warm_ups(figures: Iterable[Figure], warm_ups: Sequence[WarmUp], leaked: frozenset[str]) -> tuple[Figure, ...]:
+def apply_warm_ups(
+    figures: Iterable[Figure], warm_ups: Sequence[WarmUpLeak], leaked: frozenset[str]
+) -> tuple[Figure, ...]:
     """The figures as they may be shown where a warm-up leaks into the window: those named `leaked` stand unsettled.
 
     Nothing is cut: what was measured stands, with what would mend it.
@@ -39,7 +41,7 @@ def apply_warm_ups(figures: Iterable[Figure], warm_ups: Sequence[WarmUp], leaked
     )
 
 
-def warm_up_words(one: WarmUp) -> str:
+def warm_up_words(one: WarmUpLeak) -> str:
     """What leaks, by how much it moves figures, and what to do."""
     size = "without end" if one.effect is None else f"by {one.effect:+.0%}"
     end = "" if one.steady else " at least"

@@ -266,7 +266,7 @@ class CapacityFound:
 
 
 @dataclass(frozen=True)
-class WarmUp:
+class WarmUpLeak:
     """A warm-up that leaks into the windows of a load point.
 
     series, quantile: the latency that it moves most; effect: by which share, of the value without the leak (None:
@@ -296,7 +296,7 @@ class ReportData:
     counts: tuple[Counts, ...]
     definitions: tuple[Definition, ...]
     capacity: CapacityFound | None = None
-    warm_ups: tuple[WarmUp, ...] = ()
+    warm_ups: tuple[WarmUpLeak, ...] = ()
     _index: dict[tuple[LoadPoint, str], Figure] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -379,7 +379,7 @@ class ReportData:
         """A load point's figure by name."""
         return self._index.get((load, name))
 
-    def warm_up(self, load: LoadPoint) -> WarmUp | None:
+    def warm_up(self, load: LoadPoint) -> WarmUpLeak | None:
         """The warm-up that leaks into a load point's windows; None where none was seen."""
         return next((one for one in self.warm_ups if one.load == load), None)
 

@@ -20,7 +20,7 @@ from tfbench.report.model import (
     RunFigure,
     Signal,
     Study,
-    WarmUp,
+    WarmUpLeak,
 )
 
 Record = Mapping[str, Any]
@@ -245,7 +245,7 @@ def definition_of(
     return Definition(name, unit, direction, words, source, tuple(sorted((str(k), str(v)) for k, v in aliases.items())))
 
 
-def warm_ups_of(found: Iterable[Course], warmup_s: float) -> tuple[WarmUp, ...]:
+def warm_ups_of(found: Iterable[Course], warmup_s: float) -> tuple[WarmUpLeak, ...]:
     """The leaks among the courses; `warmup_s` is the manifest's."""
     out = []
     for one in found:
@@ -258,7 +258,9 @@ def warm_ups_of(found: Iterable[Course], warmup_s: float) -> tuple[WarmUp, ...]:
         step = 10.0 ** math.floor(math.log10(needed)) / 2 if needed > 0.0 else 1.0
         ready = math.ceil(needed / step) * step
         out.append(
-            WarmUp(load, leak.series, leak.quantile, opt_float(leak.effect), ready, leak.steady is not False, leak.p)
+            WarmUpLeak(
+                load, leak.series, leak.quantile, opt_float(leak.effect), ready, leak.steady is not False, leak.p
+            )
         )
     return tuple(out)
 
