@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -7,7 +8,8 @@ from tests.report.sample import Sample
 from tests.report.studies import PROFILES, SAMPLES, profiles
 from tfbench.metrics.courses import Course
 from tfbench.report import json_document, print_summary, summary
-from tfbench.report.model import LoadPoint
+from tfbench.report.model import CapacityFound, LoadPoint
+from tfbench.report.overview import caution_notes
 from tfbench.stats.warmup import Leak
 
 
@@ -123,22 +125,31 @@ def test_a_warm_up_that_leaks_is_in_the_state_and_says_what_would_do() -> None:
     figure = data.figure(LoadPoint(4.0), "ttft_p95_ms")
     assert figure is not None and not figure.settled and figure.value is not None and figure.hi is not None
     assert data.figure(LoadPoint(2.0), "ttft_p95_ms").settled  # type: ignore[union-attr]
-    document = json_document(data)
-    assert document["warm_ups"][0]["warmup_s"] == 15.0 and document["warm_ups"][0]["load_value"] == 4.0
+    (told,) = json_document(data)["warm_ups"]
+    assert (told["load_value"], told["detected"], told["warmup_s"], told["p"]) == (4.0, True, 15.0, 1e-9)
+    assert "last 70 %" in told["method"]
 
 
-def test_repeats_that_follow_one_another_are_told() -> None:
+@pytest.mark.parametrize(
+    ("restarted", "mend"),
+    [(False, "restart the server before each ([hooks] restart)"), (True, "something besides the server's process")],
+)
+def test_repeats_that_follow_one_another_are_told(restarted: bool, mend: str) -> None:
     sample = Sample()
     sample.add_runs(2.0, 8)
     sample.add_latency(2.0, "ttft", 80.0, k=8)
     ids = {run["repeat"]: run["run_id"] for run in sample.runs}
+    for run in sample.runs:
+        run["restart"] = run["repeat"] if restarted else None
     for row in sample.run_figures:
         row |= {"value": 80.0 + 2.0 * row["repeat"], "run_id": ids[row["repeat"]]}
-    out = io.StringIO()
-    print_summary(sample.data(), out, 170)
-    told = " ".join(out.getvalue().split())
-    assert "Caution: repeats follow one another (neighbours correlate by 0." in told
-    assert "intervals over 8 repeats are too narrow; restart the server before each" in told
+    data = sample.data()
+    (told,) = caution_notes(data)
+    assert told.startswith("repeats follow one another (neighbours correlate by 0.")
+    assert f"intervals over 8 repeats are too narrow; {mend}" in told
+    # The loads of a search depend on what came before; its repeats come back to them in no order.
+    searched = CapacityFound("good fraction >= 0.9", "req/s", 1.0, 2.0, 0.95, "found", None, None, 8, ())
+    assert caution_notes(replace(data, capacity=searched)) == []
 
 
 def test_arms_with_long_names_are_told_apart() -> None:

@@ -1,6 +1,7 @@
 """Simulated studies: a measured one's contract, in the same ledger, marked, and repeatable to the last bit."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -203,6 +204,28 @@ def test_profiles_of_one_name_are_refused(brief: Manifest, tmp_path: Path) -> No
     with pytest.raises(UsageError, match='two profiles are named "reference"'):
         simulate_study(brief, tmp_path / "w.duckdb", [REFERENCE, REFERENCE])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("load", "reason"),
+    [
+        ({"rates": [20], "ramp": {"to": 60}}, "load.ramp moves the rate over the window"),
+        ({"rates": [1], "process": "replay", "timestamps": [i / 60 for i in range(240)]}, "recorded arrivals have"),
+        ({"rates": [math.inf], "count": 240}, "all requests come at once"),
+        ({"rates": [40]}, None),
+    ],
+)
+def test_windows_with_a_course_of_their_own_have_no_warm_up_to_tell(
+    manifest: Manifest, load: dict[str, Any], reason: str | None, tmp_path: Path
+) -> None:
+    timed = {} if "count" in load else {"duration_s": 4, "warmup_s": 0, "drain_s": 1}
+    done = simulate_study(with_load(manifest, repeats=2, **timed, **load), tmp_path / "w.duckdb", [REFERENCE])
+    with Warehouse.open(done.warehouse, read_only=True) as store:
+        data = build_report(store, done.study_id)
+    (told,) = json_document(data)["warm_ups"]
+    assert told["detected"] is (False if reason is None else None), told
+    assert reason is None or told["reason"].startswith(reason)
+    assert not data.leaks
 
 
 def test_misbehaviour_has_no_place_here(brief: Manifest, tmp_path: Path) -> None:

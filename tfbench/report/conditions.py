@@ -41,8 +41,12 @@ def _restarts(data: ReportData) -> list[str]:
     if all(restart is None for restart in restarts):
         return ["not restarted between repeats"]
     times = f"{max(restart or 0 for restart in restarts)} restarts"
-    fresh = all(_alone(data.runs_at(load)) for load in data.loads)
-    return [f"{times}, {'each repeat in a fresh process' if fresh else 'some repeats share a process'}"]
+    return [f"{times}, {'each repeat in a fresh process' if each_fresh(data) else 'some repeats share a process'}"]
+
+
+def each_fresh(data: ReportData) -> bool:
+    """Whether every repeat of every load point met a process of its own."""
+    return all(_alone(data.runs_at(load)) for load in data.loads)
 
 
 def _alone(runs: Sequence[Run]) -> bool:

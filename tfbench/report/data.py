@@ -1,5 +1,6 @@
 """Gathers everything a report needs from a warehouse, once, into a frozen `ReportData`."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,10 +10,10 @@ from tfbench.core.errors import UsageError
 from tfbench.metrics import FIGURES, counts, figures, outcomes, run_figures
 from tfbench.metrics.cache import CACHED_SHARE
 from tfbench.metrics.courses import Course, courses
-from tfbench.metrics.facts import study_facts
+from tfbench.metrics.facts import Facts, study_facts
 from tfbench.report.cdf import study_cdfs
-from tfbench.report.judged import apply_verdicts, apply_warm_ups, chosen_runs
-from tfbench.report.model import Cdf, Definition, ReportData
+from tfbench.report.judged import apply_verdicts, apply_warm_ups, chosen_runs, withheld_at
+from tfbench.report.model import Cdf, Definition, ReportData, Run, Study
 from tfbench.report.records import (
     Record,
     capacity_of,
@@ -20,6 +21,7 @@ from tfbench.report.records import (
     definition_of,
     errors_of,
     figures_of,
+    load_point,
     outcomes_of,
     run_figures_of,
     runs_of,
@@ -36,7 +38,7 @@ SYSTEM_QUANTILES = frozenset(
 )
 """The quantiles an unstable system makes meaningless; client lag is ours, and stands."""
 
-LEAKED = SYSTEM_QUANTILES | {"good_fraction"}
+LEAKED = SYSTEM_QUANTILES | {"good_fraction", "ok_fraction"}
 """The figures that a leaking warm-up bends: those of attempts scheduled in the window, all of one weight."""
 
 _VERDICTS = """
@@ -63,10 +65,11 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
         raise UsageError(f'no study "{study_id}" in {warehouse.path}; see `tfbench sql "select study_id from studies"`')
     runs = rows(f"SELECT *, {CACHED_SHARE} AS cached_share FROM runs r WHERE study_id = ?")
     verdicts = rows(_VERDICTS)
-    chosen = [run.run_id for run in chosen_runs(runs_of(runs, verdicts))]
+    held = runs_of(runs, verdicts)
+    chosen = [run.run_id for run in chosen_runs(held)]
     kept = set(chosen)
     with study_facts(con, study_id, chosen) as facts:
-        cdfs, found = study_cdfs(facts), courses(facts)
+        cdfs, found = study_cdfs(facts), courses(facts, _unsteady(facts, study_of(studies[0]), held))
     return assemble(
         study=studies[0],
         runs=runs,
@@ -87,6 +90,24 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
             definition_of(f.name, f.unit, f.direction, f.words, f.source, f.aliases) for f in FIGURES.values()
         ],
     )
+
+
+def _unsteady(facts: Facts, study: Study, runs: Sequence[Run]) -> dict[tuple[float | None, str | None], str]:
+    """The load points whose windows have a course of their own, so that their start tells nothing of a warm-up."""
+    load = study.section("load")
+    moved = "load.ramp moves the rate over the window" if load.get("ramp") else None
+    if load.get("process") == "replay":
+        moved = "recorded arrivals have a course of their own"
+    out = {}
+    for one in facts.runs:
+        at = load_point({"load_value": one.load_value, "arm": one.arm})
+        once = "all requests come at once" if math.isinf(at.value) else None
+        unstable = (
+            "unstable: what waits grows over the window" if withheld_at([r for r in runs if r.load == at]) else None
+        )
+        if reason := moved or once or unstable:
+            out[one.point] = reason
+    return out
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -112,10 +133,11 @@ def assemble(
     held = runs_of(runs, verdicts)
     of_study = study_of(study)
     warm_ups = warm_ups_of(courses, float(of_study.section("load").get("warmup_s") or 0.0))
+    leaks = [one for one in warm_ups if one.detected]
     return ReportData(
         study=of_study,
         runs=held,
-        figures=apply_warm_ups(apply_verdicts(figures_of(figures), held, SYSTEM_QUANTILES), warm_ups, LEAKED),
+        figures=apply_warm_ups(apply_verdicts(figures_of(figures), held, SYSTEM_QUANTILES), leaks, LEAKED),
         run_figures=run_figures_of(run_figures),
         outcomes=outcomes_of(outcomes),
         errors=errors_of(errors),

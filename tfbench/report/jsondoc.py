@@ -9,6 +9,7 @@ from tfbench.report.conditions import conditions
 from tfbench.report.curves import operating_points
 from tfbench.report.model import Figure, LoadPoint, ReportData, Run
 from tfbench.report.overview import caution_notes, headline, linked_over_repeats, standing_notes
+from tfbench.stats.warmup import METHOD
 
 SCHEMA = "tfbench.report/1"
 
@@ -43,7 +44,10 @@ def json_document(data: ReportData) -> dict[str, Any]:
         "notes": standing_notes(data),
         "conditions": conditions(data),
         "cautions": caution_notes(data),
-        "warm_ups": [_load(one.load) | {k: v for k, v in asdict(one).items() if k != "load"} for one in data.warm_ups],
+        "warm_ups": [
+            _load(one.load) | {k: v for k, v in asdict(one).items() if k != "load"} | {"method": METHOD}
+            for one in data.warm_ups
+        ],
         "repeats": None if (linked := linked_over_repeats(data)) is None else asdict(linked),
         "manifest": dict(study.manifest),
         "runs": [_run(run) for run in data.runs],

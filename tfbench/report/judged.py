@@ -6,7 +6,7 @@ Metrics are pure functions of facts and know no verdicts; this is where the two 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tfbench.report.model import Figure, LoadPoint, Run, WarmUpLeak
+from tfbench.report.model import Figure, LoadPoint, Run, WarmUp
 
 
 def chosen_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -25,14 +25,12 @@ def apply_verdicts(figures: Iterable[Figure], runs: Sequence[Run], quantiles: fr
     return tuple(_shown(figure, points.get(figure.load, []), figure.name in quantiles) for figure in figures)
 
 
-def apply_warm_ups(
-    figures: Iterable[Figure], warm_ups: Sequence[WarmUpLeak], leaked: frozenset[str]
-) -> tuple[Figure, ...]:
+def apply_warm_ups(figures: Iterable[Figure], leaks: Sequence[WarmUp], leaked: frozenset[str]) -> tuple[Figure, ...]:
     """The figures as they may be shown where a warm-up leaks into the window: those named `leaked` stand unsettled.
 
     Nothing is cut: what was measured stands, with what would mend it.
     """
-    words = {one.load: warm_up_words(one) for one in warm_ups}
+    words = {one.load: warm_up_words(one) for one in leaks}
     return tuple(
         replace(one, settled=False, reason="; ".join(filter(None, (words[one.load], one.reason))))
         if one.load in words and one.name in leaked and not one.empty
@@ -41,14 +39,13 @@ def apply_warm_ups(
     )
 
 
-def warm_up_words(one: WarmUpLeak) -> str:
+def warm_up_words(one: WarmUp) -> str:
     """What leaks, by how much it moves figures, and what to do."""
     size = "without end" if one.effect is None else f"by {one.effect:+.0%}"
     end = "" if one.steady else " at least"
-    return (
-        f"the start of the window differs from the rest (it moves {one.series} P{100 * one.quantile:g} {size}):"
-        f" set load.warmup_s ={end} {one.warmup_s:g}"
-    )
+    quantile = 100 * (one.quantile or 0.0)
+    longer = "make the warm-up longer" if one.warmup_s is None else f"set load.warmup_s ={end} {one.warmup_s:g}"
+    return f"the start of the window differs from the rest (it moves {one.series} P{quantile:g} {size}): {longer}"
 
 
 def withheld_at(runs: Sequence[Run]) -> bool:

@@ -266,20 +266,23 @@ class CapacityFound:
 
 
 @dataclass(frozen=True)
-class WarmUpLeak:
-    """A warm-up that leaks into the windows of a load point.
+class WarmUp:
+    """Whether a warm-up leaks into the windows of a load point.
 
-    series, quantile: the latency that it moves most; effect: by which share, of the value without the leak (None:
-    without end). warmup_s: the warm-up that would do. steady: False where no end of it was seen. p: of no leak.
+    detected: one does; None = can't say, for `reason`. p: of no leak. Where one does: series, quantile: the latency
+    that it moves most; effect: by which share, of the value without the leak (None: without end). warmup_s: the warm-up
+    that would do. steady: False where no end of it was seen.
     """
 
     load: LoadPoint
-    series: str
-    quantile: float
-    effect: float | None
-    warmup_s: float
-    steady: bool
-    p: float
+    detected: bool | None
+    p: float | None
+    reason: str | None
+    series: str | None = None
+    quantile: float | None = None
+    effect: float | None = None
+    warmup_s: float | None = None
+    steady: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -296,7 +299,7 @@ class ReportData:
     counts: tuple[Counts, ...]
     definitions: tuple[Definition, ...]
     capacity: CapacityFound | None = None
-    warm_ups: tuple[WarmUpLeak, ...] = ()
+    warm_ups: tuple[WarmUp, ...] = ()
     _index: dict[tuple[LoadPoint, str], Figure] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -379,9 +382,10 @@ class ReportData:
         """A load point's figure by name."""
         return self._index.get((load, name))
 
-    def warm_up(self, load: LoadPoint) -> WarmUpLeak | None:
-        """The warm-up that leaks into a load point's windows; None where none was seen."""
-        return next((one for one in self.warm_ups if one.load == load), None)
+    @property
+    def leaks(self) -> tuple[WarmUp, ...]:
+        """The load points into whose windows a warm-up leaks."""
+        return tuple(one for one in self.warm_ups if one.detected)
 
     def runs_at(self, load: LoadPoint) -> tuple[Run, ...]:
         """The runs of a load point, by repeat."""

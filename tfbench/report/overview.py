@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfbench.core.kinds import RunStatus
+from tfbench.report.conditions import each_fresh
 from tfbench.report.escape import plain
 from tfbench.report.fmt import (
     NOTHING,
@@ -79,7 +80,7 @@ def state(data: ReportData, load: LoadPoint) -> State:
         stability=_some("unstable", len(unstable), len(chosen)) or (", ".join(other) or "stable" if calm else NOTHING),
         fit=False if invalid else True if judged else None,
         steady=False if unstable else True if calm and not other else None,
-        warm=data.warm_up(load) is None,
+        warm=all(one.load != load for one in data.leaks),
         status=", ".join(
             f"{sum(run.status == status for run in runs)} {status}"
             for status in RunStatus
@@ -163,7 +164,7 @@ def sample_notes(data: ReportData) -> list[str]:
 def caution_notes(data: ReportData) -> list[str]:
     """What to be careful about in all figures: warm-ups that leak, repeats that follow one another."""
     by_words: dict[str, list[tuple[str, str]]] = {}
-    for one in data.warm_ups:
+    for one in data.leaks:
         words = warm_up_words(one)
         by_words.setdefault(skeleton(words), []).append((one.load.label, words))
     notes = [
@@ -172,15 +173,23 @@ def caution_notes(data: ReportData) -> list[str]:
     ]
     linked = linked_over_repeats(data)
     if linked is not None and linked.told:
+        mend = (
+            "something besides the server's process lasts from one to the next (its machine, its neighbours): spread"
+            " them over hours, or make 10 and more"
+            if each_fresh(data)
+            else "restart the server before each ([hooks] restart), or make 10 and more"
+        )
         notes.append(
             f"repeats follow one another (neighbours correlate by {linked.correlation:.1f}): intervals over {linked.k}"
-            " repeats are too narrow; restart the server before each ([hooks] restart), or make 10 and more"
+            f" repeats are too narrow; {mend}"
         )
     return notes
 
 
 def linked_over_repeats(data: ReportData) -> Linked | None:
-    """How far a repeat's medians follow those of the repeat before, pooled over load points."""
+    """How far a repeat's medians follow those of the repeat before, pooled over load points; None for a search."""
+    if data.capacity is not None:
+        return None
     kept = {run.run_id: run.order_index for point in data.loads for run in chosen_runs(data.runs_at(point))}
     repeats = sorted({one.repeat for one in data.run_figures if one.run_id in kept})
     if len(repeats) < LEAST_REPEATS:

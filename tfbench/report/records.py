@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tfbench.core.jsonio import dump_text
@@ -20,7 +21,7 @@ from tfbench.report.model import (
     RunFigure,
     Signal,
     Study,
-    WarmUpLeak,
+    WarmUp,
 )
 
 Record = Mapping[str, Any]
@@ -245,23 +246,25 @@ def definition_of(
     return Definition(name, unit, direction, words, source, tuple(sorted((str(k), str(v)) for k, v in aliases.items())))
 
 
-def warm_ups_of(found: Iterable[Course], warmup_s: float) -> tuple[WarmUpLeak, ...]:
-    """The leaks among the courses; `warmup_s` is the manifest's."""
+def warm_ups_of(found: Iterable[Course], warmup_s: float) -> tuple[WarmUp, ...]:
+    """What the courses say; `warmup_s` is the manifest's."""
     out = []
     for one in found:
         leak = one.leak
-        if not leak.detected or one.leak_s is None or leak.series is None or leak.quantile is None or leak.p is None:
-            continue
-        load = load_point({"load_value": one.load_value, "arm": one.arm})
-        # Half as much again, since where a leak ends is seen roughly; in steps that a person would write.
-        needed = warmup_s + 1.5 * one.leak_s
-        step = 10.0 ** math.floor(math.log10(needed)) / 2 if needed > 0.0 else 1.0
-        ready = math.ceil(needed / step) * step
-        out.append(
-            WarmUpLeak(
-                load, leak.series, leak.quantile, opt_float(leak.effect), ready, leak.steady is not False, leak.p
+        told = WarmUp(load_point({"load_value": one.load_value, "arm": one.arm}), leak.detected, leak.p, leak.reason)
+        if leak.detected and one.leak_s is not None:
+            # Half as much again, since where a leak ends is seen roughly; in steps that a person would write.
+            needed = warmup_s + 1.5 * one.leak_s
+            step = 10.0 ** math.floor(math.log10(needed)) / 2 if needed > 0.0 else 1.0
+            told = replace(
+                told,
+                series=leak.series,
+                quantile=leak.quantile,
+                effect=opt_float(leak.effect),
+                warmup_s=math.ceil(needed / step) * step,
+                steady=leak.steady,
             )
-        )
+        out.append(told)
     return tuple(out)
 
 

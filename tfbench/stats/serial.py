@@ -12,7 +12,7 @@ from tfbench.stats.interval import FloatArray
 ALPHA = 0.05
 # So many orders are drawn where there are more than that.
 ORDERS = 2000
-LEAST_REPEATS = 4
+LEAST_REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def linked_repeats(series: FloatArray) -> Linked | None:
         series: float64 [figures, load points, repeats], logs of the runs' figures in order of execution; NaN where
             there is none. A repeat's figures of all load points stay together.
 
-    None where there are fewer than four repeats, or nothing varies. Source: von Neumann 1941, "Distribution of the
+    None where there are fewer than five repeats, or nothing varies. Source: von Neumann 1941, "Distribution of the
     ratio of the mean square successive difference to the variance".
     """
     k = series.shape[-1]

@@ -21,8 +21,8 @@ BLOCKS = (50, 20, 10)
 REST = 0.3
 # Fewer attempts a run can't fill twenty blocks.
 LEAST_ATTEMPTS = 100
-# Told at this p. Simulated false alarms come to 1 to 4 % (docs/statistics.md): one run knows its correlation badly.
-ALPHA = 0.01
+# Told at this p. One run or two know their own correlation badly, so more is asked of them.
+ALPHA, ALPHA_OF_FEW = 0.01, 0.002
 # Told where P50 or P95 over the whole window differs by this share from that of the window without its start.
 WORTH_TELLING = 0.01
 QUANTILES = (0.5, 0.95)
@@ -130,15 +130,16 @@ def find_leak(series: Mapping[str, Sequence[FloatArray]]) -> Leak:
     n = max((sum(map(len, runs)) for runs in series.values()), default=0)
     held = {name: runs for name, runs in series.items() if runs and min(map(len, runs)) >= LEAST_ATTEMPTS}
     if not held:
-        return _untold(n, k, f"a run has fewer than {LEAST_ATTEMPTS} attempts")
+        return no_answer(f"a run has fewer than {LEAST_ATTEMPTS} attempts", n, k)
     scores = {name: [_scores(run) for run in runs] for name, runs in held.items()}
     found = {name: _chances(runs) for name, runs in scores.items()}
     p = _harmonic([chance for chances in found.values() for chance in chances.values()])
-    if p > ALPHA:
+    alpha = ALPHA if k >= 3 else ALPHA_OF_FEW
+    if p > alpha:
         return Leak(False, p, None, None, None, None, None, n, k, None)
     told = []
     for name, chances in found.items():
-        if _harmonic(list(chances.values())) > ALPHA:
+        if _harmonic(list(chances.values())) > alpha:
             continue
         cut, steady = _joins(scores[name], 1.0 / min(chances, key=lambda blocks: chances[blocks]))
         for quantile in QUANTILES:
@@ -152,7 +153,8 @@ def find_leak(series: Mapping[str, Sequence[FloatArray]]) -> Leak:
     return Leak(reason is None, p, name, quantile, effect, cut, steady, n, k, reason)
 
 
-def _untold(n: int, k: int, reason: str) -> Leak:
+def no_answer(reason: str, n: int = 0, k: int = 0) -> Leak:
+    """Where nothing can be said."""
     return Leak(None, None, None, None, None, None, None, n, k, reason)
 
 
