@@ -23,9 +23,9 @@ SLOWER = 1.05  # the candidate's steps take this many times as long
 GAP = 600  # attempts before each run
 LONGEST_S = 60.0  # no attempt takes longer
 TAPE = 500_000  # attempts
-TAPES = {0.5: 3, 0.8: 14}  # of each load
-PAIRED = {0.5: 2, 0.8: 7}  # of these are served by the candidate too
-PILOTS = {0.5: 1, 0.8: 2}  # tapes of the same length that plans are made from
+TAPES = {0.5: 2, 0.8: 8}  # of each load
+PAIRED = {0.5: 1, 0.8: 4}  # of these are served by the candidate too
+PILOTS = {0.5: 1, 0.8: 1}  # tapes of the same length that plans are made from
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,12 +47,19 @@ def repeat_methods(p: float, k: int) -> dict[str, Method]:
     """Of runs float64 [n] each: what is printed, what was tried for it, and the geometric mean of runs' quantiles."""
     if k < 3:
         return {AS_PRINTED: lambda runs: _both(combine_quantile(runs, p))}
+    held: list[Pool] = []
+
+    def pool(runs: Sequence[FloatArray]) -> Pool:
+        if not held:
+            held.append(pooled(runs))  # every method is asked of the same runs
+        return held[0]
+
     return {
-        AS_PRINTED: lambda runs: _both(combine_quantile(runs, p)),
+        AS_PRINTED: lambda runs: _both(combine_quantile(pool(runs), p)),
         MEAN_OF_RUNS: lambda runs: _over([sample_quantile(one, p) for one in runs]),
-        "t on the runs' shares": lambda runs: _t_on_shares(runs, p),
-        "n_eff between runs alone": lambda runs: _shares(runs, p, between=True),
-        "n_eff within runs alone": lambda runs: _shares(runs, p, between=False),
+        "t on the runs' shares": lambda runs: _t_on_shares(runs, pool(runs), p),
+        "n_eff between runs alone": lambda runs: _shares(pool(runs), p, between=True),
+        "n_eff within runs alone": lambda runs: _shares(pool(runs), p, between=False),
     }
 
 
@@ -119,17 +126,15 @@ def _over(figures: Sequence[float]) -> Bounds:
     return None if spread.lo is None or spread.hi is None else (spread.lo, spread.hi)
 
 
-def _t_on_shares(runs: Sequence[FloatArray], p: float) -> Bounds:
+def _t_on_shares(runs: Sequence[FloatArray], pool: Pool, p: float) -> Bounds:
     """Woodruff: Student's t on the runs' shares at the pooled quantile, read back as ranks."""
-    pool = pooled(runs)
     shares = np.array([float((one <= pool.at(p)).mean()) for one in runs])
     half = student_t(LEVEL, len(runs) - 1) * float(shares.std(ddof=1)) / math.sqrt(len(runs))
     return _at_ranks(pool, p - half, p + half)
 
 
-def _shares(runs: Sequence[FloatArray], p: float, *, between: bool) -> Bounds:
+def _shares(pool: Pool, p: float, *, between: bool) -> Bounds:
     """Clopper-Pearson of p on one of the two effective sizes, read back as ranks."""
-    pool = pooled(runs)
     hits, within = pool.shares(pool.at(p))[0]
     of_runs, sizes = (np.array([float(one.sum()) for one in side]) for side in (hits, pool.sizes))
     worth = worth_between(of_runs, sizes, LEVEL) if between else within.n_eff

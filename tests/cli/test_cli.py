@@ -18,7 +18,7 @@ from tfbench.engine.config import EngineConfig
 from tfbench.engine.process import RunningEngine, start_engine
 from tfbench.engine.step_time import StepTime
 
-QUICK = ["--set", "load.repeats=1", "--set", "load.rates=[20]", "--set", "load.duration_s=0.8"]
+QUICK = ["--set", "load.repeats=1", "--set", "load.rates=[20]", "--set", "load.duration_s=0.8", "--reruns", "0"]
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def test_tokens_add_up_with_the_servers_own_count(base_url: str, dialect: str, s
     ]
     manifest = load_manifest(MANIFEST, sets, base_url)
     before = served_tokens(base_url)
-    done = run_study(manifest, tmp_path / "w.duckdb")
+    done = run_study(manifest, tmp_path / "w.duckdb", reruns=0)
     served = served_tokens(base_url) - before
     with Warehouse.open(done.warehouse, read_only=True) as store:
         rows = store.con.execute(

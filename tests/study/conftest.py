@@ -43,4 +43,4 @@ def manifest(manifest_path: Path, engine: RunningEngine) -> Manifest:
 
 @pytest.fixture(scope="session")
 def study(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> StudyDone:
-    return run_study(manifest, tmp_path_factory.mktemp("study") / "w.duckdb")
+    return run_study(manifest, tmp_path_factory.mktemp("study") / "w.duckdb", reruns=0)

@@ -28,7 +28,7 @@ def test_arms_at_one_address_take_turns(tmp_path: Path) -> None:
         arms = open_arms(arm("base", url, tmp_path), arm("candidate", url, tmp_path), tmp_path / "w.duckdb")
         assert (tmp_path / "turns").read_text() == "bc"
         assert arms.notes[0] == f"new warehouse {tmp_path / 'w.duckdb'}"
-        run_arms(arms)
+        run_arms(arms, reruns=0)
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         runs = store.con.execute("SELECT arm, repeat, restart FROM runs ORDER BY measure_start_ns").fetchall()
     # ABBA: the candidate's second run follows its first, and is a new repeat.

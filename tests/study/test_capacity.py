@@ -246,16 +246,25 @@ def wrapped(folder: Path, change: Callable[[RunDone, float], RunDone], **more: A
 
 
 def test_runs_the_client_spoilt_are_the_clients_limit(tmp_path: Path) -> None:
-    def late(done: RunDone, load: float) -> RunDone:
-        signal_now = {"value": 9.0, "limit": 1.0, "relation": "<=", "unit": "ms", "ok": load < 15}
-        return replace(done, signals={"client_lag_p99_ms": signal_now})
+    def unsent(done: RunDone, load: float) -> RunDone:
+        signal_now = {"value": 0.9, "limit": 0.99, "relation": ">=", "unit": "", "ok": load < 15}
+        return replace(done, signals={"sent_share": signal_now})
 
-    capacity = wrapped(tmp_path, late)
+    capacity = wrapped(tmp_path, unsent)
     assert capacity.answer.limit == "client" and capacity.answer.hi is None
     assert capacity.answer.lo is not None and 10 <= capacity.answer.lo < 15
     assert capacity.answer.reason is not None and "the client, not the server" in capacity.answer.reason
     spoilt = [row for row in capacity.rows if row.load >= 15]
     assert spoilt and all(row.met is None and row.unfit >= 1 and row.runs == 0 for row in spoilt)
+
+
+def test_a_slow_client_that_moved_nothing_limits_nothing(tmp_path: Path) -> None:
+    def slow(done: RunDone, load: float) -> RunDone:
+        over = {"value": 9.0, "limit": 1.0, "relation": "<=", "unit": "ms", "ok": False}
+        return replace(done, signals={"client_lag_p99_ms": over})
+
+    capacity = wrapped(tmp_path, slow)
+    assert capacity.answer.limit != "client" and all(row.unfit == 0 and row.runs for row in capacity.rows)
 
 
 def kept_answer(folder: Path) -> dict[str, Any]:

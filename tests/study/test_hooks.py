@@ -97,7 +97,7 @@ def test_each_repeat_meets_a_fresh_process_at_the_same_port(restart: list[str], 
     made = manifest(
         f"http://127.0.0.1:{free_port}/v1", load={"rates": [20, 40], "cache": "cold"}, hooks={"restart": restart}
     )
-    done = run_study(made, tmp_path / "w.duckdb", told)
+    done = run_study(made, tmp_path / "w.duckdb", told, reruns=0)
     with Warehouse.open(done.warehouse, read_only=True) as store:
         runs = store.con.execute(
             "SELECT load_value, repeat, restart, cache_state, observed->>'$.cache.prompts',"
@@ -133,7 +133,7 @@ def test_the_study_serves_the_engine_itself(tmp_path: Path) -> None:
         hooks={"restart": "engine"},
     )
     told = Told()
-    done = run_study(made, tmp_path / "w.duckdb", told)
+    done = run_study(made, tmp_path / "w.duckdb", told, reruns=0)
     assert told.said == [
         *("restart 1 of the system", "priming with 2 requests"),
         *("restart 2 of the system", "priming with 2 requests"),
@@ -209,7 +209,7 @@ def test_a_hook_that_fails_ends_the_study_with_what_was_run_kept(tmp_path: Path)
     )
     with serving(ok_script) as server, pytest.raises(EndpointError) as caught:
         made = manifest(f"http://127.0.0.1:{server.port}/v1", load={"rates": [20]}, hooks={"restart": command})
-        run_study(made, tmp_path / "w.duckdb")
+        run_study(made, tmp_path / "w.duckdb", reruns=0)
     text = str(caught.value)
     log = tmp_path / "w.bundles" / "restart.log"
     assert text.startswith("hooks.restart: ") and "\n" not in text and int(caught.value.exit_code) == 5
@@ -230,7 +230,7 @@ class Pressed(Silent):
 def test_ctrl_c_during_a_hook_keeps_what_was_run(tmp_path: Path) -> None:
     with serving(ok_script) as server, pytest.raises(Interrupted, match=r"^interrupted: 1 of 2 runs are kept as study"):
         url = f"http://127.0.0.1:{server.port}/v1"
-        run_study(manifest(url, hooks={"restart": script(tmp_path, "")}), tmp_path / "w.duckdb", Pressed())
+        run_study(manifest(url, hooks={"restart": script(tmp_path, "")}), tmp_path / "w.duckdb", Pressed(), reruns=0)
 
 
 def test_a_secret_reaches_no_hook_and_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_a_secret_reaches_no_hook_and_no_output(tmp_path: Path, monkeypatch: pyt
     endpoint = {"headers": {"Authorization": "env:KEY"}}
     with serving(ok_script) as server, pytest.raises(EndpointError) as caught:
         made = manifest(f"http://127.0.0.1:{server.port}/v1", endpoint=endpoint, hooks={"restart": command})
-        run_study(made, tmp_path / "w.duckdb")
+        run_study(made, tmp_path / "w.duckdb", reruns=0)
     assert "(None [redacted]; its output" in str(caught.value)
     assert (tmp_path / "w.bundles" / "restart.log").read_text() == "None [redacted]\n"
 
@@ -305,10 +305,10 @@ def test_what_cannot_be_served_is_told_before_anything_runs(
     tables: dict[str, Any], error: type[TfbenchError], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=said):
-        run_study(manifest(None, **tables), tmp_path / "w.duckdb")
+        run_study(manifest(None, **tables), tmp_path / "w.duckdb", reruns=0)
 
 
 def test_an_engine_whose_port_is_taken_says_so(tmp_path: Path) -> None:
     with serving(ok_script) as server, pytest.raises(EndpointError, match="did not start: the engine can't listen on"):
         made = manifest(f"http://127.0.0.1:{server.port}/v1", hooks={"restart": "engine"})
-        run_study(made, tmp_path / "w.duckdb")
+        run_study(made, tmp_path / "w.duckdb", reruns=0)

@@ -211,7 +211,7 @@ def study(engine: RunningEngine, folder: Path, **values: Any) -> list[dict[str, 
     """The attempts of a study of `engine` that were sent, each with the server's word on how it misbehaved."""
     path = folder / "manifest.toml"
     path.write_text(MANIFEST.format(**({"first_byte_s": 20, "idle_s": 20, "more": ""} | values)))
-    done = run_study(load_manifest(path, url=engine.url), folder / "w.duckdb")
+    done = run_study(load_manifest(path, url=engine.url), folder / "w.duckdb", reruns=0)
     truth = truth_of(engine)
     with Warehouse.open(done.warehouse, read_only=True) as store:
         found = store.con.execute(
@@ -268,7 +268,7 @@ def test_the_probe_is_spared_so_that_all_of_the_load_can_go_wrong(
         text = MANIFEST.format(first_byte_s=0.5, idle_s=0.5, more="").replace("duration_s = 2", "duration_s = 0.3")
         path.write_text(text.replace('adapter = "tfbench",', f'adapter = "tfbench", headers = {headers},'))
         with suppress(EndpointError):  # nothing is answered well, which is told once all is kept
-            run_study(load_manifest(path, url=engine.url), tmp_path / "w.duckdb")
+            run_study(load_manifest(path, url=engine.url), tmp_path / "w.duckdb", reruns=0)
         acts = {one["misbehaviour"] for one in truth_of(engine).values()}
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         load = store.con.execute(

@@ -38,7 +38,7 @@ def served_study(
     for number in range(TRIES):
         with start_engine(config) as engine:
             manifest = parse_manifest(document | {"endpoint": {"adapter": "tfbench", "url": engine.url}}, "test")
-            done = run_study(manifest, folder / f"{number}.duckdb")
+            done = run_study(manifest, folder / f"{number}.duckdb", reruns=0)
             page = httpx.get(f"{engine.root_url}/metrics", timeout=30).text
             requests: list[dict[str, Any]] = httpx.get(f"{engine.root_url}/tfbench/requests", timeout=30).json()[
                 "requests"

@@ -157,7 +157,7 @@ def test_bundles_stand_on_their_own(study: StudyDone, tmp_path: Path) -> None:
 
 def test_the_same_manifest_twice_sends_the_same(manifest: Manifest, study: StudyDone, tmp_path: Path) -> None:
     """Same schedule hashes and prompts; only what the server did may differ."""
-    again = run_study(manifest, tmp_path / "w.duckdb")
+    again = run_study(manifest, tmp_path / "w.duckdb", reruns=0)
     found = []
     for done in (study, again):
         with Warehouse.open(done.warehouse, read_only=True) as store:
@@ -191,7 +191,7 @@ class _StopAfter(Silent):
 def test_ctrl_c_keeps_what_finished_and_marks_the_run(manifest: Manifest, tmp_path: Path) -> None:
     watcher = _StopAfter()
     with pytest.raises(Interrupted, match="2 of 4 runs"):
-        run_study(manifest, tmp_path / "w.duckdb", watcher)
+        run_study(manifest, tmp_path / "w.duckdb", watcher, reruns=0)
     assert [end.status for end in watcher.ends] == ["complete", "interrupted"]
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         assert store.con.execute("SELECT status FROM runs ORDER BY order_index").fetchall() == [
@@ -221,7 +221,7 @@ class _Hammering(_StopAfter):
 def test_however_often_ctrl_c_is_pressed_facts_are_kept(manifest: Manifest, tmp_path: Path) -> None:
     watcher = _Hammering()
     with pytest.raises(Interrupted, match="1 of 4 runs"):
-        run_study(manifest, tmp_path / "w.duckdb", watcher)
+        run_study(manifest, tmp_path / "w.duckdb", watcher, reruns=0)
     assert [end.status for end in watcher.ends] == ["interrupted"]
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         [(sent,)] = store.con.execute("SELECT count(*) FROM attempts WHERE sent_ns IS NOT NULL").fetchall()
@@ -237,7 +237,7 @@ def test_an_endpoint_that_dies_ends_the_study_with_its_facts(manifest_path: Path
                 engine.stop()
 
         with pytest.raises(EndpointError, match="the endpoint is gone.*2 of 4 runs are kept") as caught:
-            run_study(manifest, tmp_path / "w.duckdb", Killer())
+            run_study(manifest, tmp_path / "w.duckdb", Killer(), reruns=0)
     assert caught.value.exit_code == 5
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         assert store.con.execute("SELECT count(*) FROM runs").fetchall() == [(2,)]
@@ -256,7 +256,7 @@ def test_a_server_that_only_refuses_is_endpoint_trouble_with_facts(manifest_path
         sets = [header, "load.repeats=1", "model.name=m"]
         manifest = load_manifest(manifest_path, sets, f"http://127.0.0.1:{server.port}/v1")
         with pytest.raises(EndpointError, match="no request was answered well") as caught:
-            run_study(manifest, tmp_path / "w.duckdb")
+            run_study(manifest, tmp_path / "w.duckdb", reruns=0)
     assert "s3cr3t" not in str(caught.value) and "[redacted]" in str(caught.value)
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         errors = store.con.execute("SELECT DISTINCT error FROM attempts WHERE outcome = 'http_error'").fetchall()
@@ -270,7 +270,7 @@ def test_an_endpoint_that_is_not_there_costs_no_run(manifest: Manifest, tmp_path
         update={"endpoint": manifest.endpoint.model_copy(update={"url": "http://127.0.0.1:9/v1"})}
     )
     with pytest.raises(EndpointError, match="can't connect"):
-        run_study(gone, tmp_path / "w.duckdb")
+        run_study(gone, tmp_path / "w.duckdb", reruns=0)
     assert not list(tmp_path.glob("w.bundles/*"))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tfbench.cli.options import JsonOption, SetOption, print_json, refuse_unused, warehouse_path
+from tfbench.cli.options import JsonOption, RerunsOption, SetOption, print_json, refuse_unused, warehouse_path
 from tfbench.cli.sides import (
     AllowOption,
     SidesHtmlOption,
@@ -43,6 +43,7 @@ def gate(
     allow: AllowOption = None,
     sets: SetOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="With --run: processes that share a schedule.")] = 1,
+    reruns: RerunsOption = None,
     warehouse: SidesWarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -58,6 +59,7 @@ def gate(
         "--candidate-url": candidate_url,
         "--set": sets,
         "--workers": workers != 1,
+        "--reruns": reruns is not None,
     }
     if plan:
         judging: dict[str, object] = {"--run": run, "--out": out, "--html": html, "--inconclusive": inconclusive}
@@ -75,7 +77,9 @@ def gate(
     from tfbench.report.side_by_side import print_gate
 
     if run:
-        result = _run(rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers)
+        result = _run(
+            rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers, reruns
+        )
     else:
         result = _judge_stored(rules, policy, (base, candidate), warehouse)
     # First of all, so that a file that can't be written doesn't hide it.
@@ -101,6 +105,7 @@ def _read(rules: Any, policy: Path, sides: Sequence[tuple[Any, Any]]) -> tuple[A
     """Matched runs, what differs, and the cells, of two comparable studies."""
     from tfbench.verdict.arms import likeness, load_text, match_runs, refusal
     from tfbench.verdict.cells import build_cells
+    from tfbench.verdict.gate import sound_for
 
     base, candidate = sides
     matches = match_runs(base[1], candidate[1])
@@ -111,7 +116,9 @@ def _read(rules: Any, policy: Path, sides: Sequence[tuple[Any, Any]]) -> tuple[A
     if rules.loads:
         _check_loads(rules, policy, [load_text(match.load) for match in matches], "in both studies")
         matches = tuple(match for match in matches if load_text(match.load) in rules.loads)
-    cells = build_cells(base, candidate, matches, rules.names, buckets=rules.buckets, edges=rules.edges)
+    cells = build_cells(
+        base, candidate, matches, rules.names, buckets=rules.buckets, edges=rules.edges, sound=sound_for(rules)
+    )
     return matches, alike, cells
 
 
@@ -169,6 +176,7 @@ def _run(
     sets: Sequence[str],
     warehouse: Sequence[Path] | None,
     workers: int,
+    reruns: int | None,
 ) -> Any:
     from tfbench.manifest import expand, freeze, load_manifest
     from tfbench.verdict.arms import differences_text, load_text
@@ -193,10 +201,11 @@ def _run(
 
     from tfbench.cli.live import LiveWatcher
     from tfbench.study.arms import open_arms, run_arms
-    from tfbench.verdict.gate import confirming, gate_result, judge
+    from tfbench.verdict.gate import confirming, gate_result, judge, stands_for
 
     with LiveWatcher() as watcher:
-        arms = run_arms(open_arms(base, candidate, path, watcher, workers=workers), watcher)
+        arms = open_arms(base, candidate, path, watcher, workers=workers)
+        arms = run_arms(arms, watcher, stands_for(rules), reruns=reruns)
     names = (arms.base.study_id, arms.candidate.study_id)
     with open_sides(names, [path]) as sides:
         matches, alike, cells = _read(rules, policy, sides)
@@ -208,7 +217,7 @@ def _run(
     again = confirming(rules, judged)
     for _ in range(_CONFIRMING_ROUNDS):
         with LiveWatcher() as watcher:
-            arms = run_arms(arms, watcher)
+            arms = run_arms(arms, watcher, stands_for(rules), reruns=reruns)
         with open_sides(names, [path]) as sides:
             fresh = [(con, arm.since(first)) for con, arm in sides]
             matches, _, cells = _read(again, policy, fresh)

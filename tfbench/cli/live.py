@@ -30,7 +30,7 @@ class LiveWatcher:
         self._bar: Progress | None = None
         self._task: Any = None
         self._plan: StudyPlan | None = None
-        self._done = 0
+        self._done = self._more = 0
         self._said = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -76,11 +76,18 @@ class LiveWatcher:
             self._task = self._bar.add_task("starting", total=len(plan.runs), counts="")
             self._bar.start()
 
+    def runs_added(self, count: int, why: str) -> None:
+        """Say why more runs are made than planned."""
+        self._more += count
+        self._say(f"note: {why}", "yellow")
+        if self._bar is not None:
+            self._bar.update(self._task, total=self._total)
+
     def run_started(self, plan: RunPlan) -> None:
         """A run begins."""
         self._said = time.monotonic()
         if self._bar is not None and self._plan is not None:
-            place = f"run {plan.order_index + 1}/{len(self._plan.runs)}"
+            place = f"run {plan.order_index + 1}/{self._total}"
             self._bar.update(self._task, description=f"{self._mark}{place} {_load_text(plan)}", counts="")
 
     def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
@@ -120,12 +127,15 @@ class LiveWatcher:
         outcomes = " ".join(f"{n} {name}" for name, n in sorted(end.outcomes.items(), key=lambda item: -item[1]))
         judged = " ".join(verdict.verdict for verdict in end.verdicts)
         bad = any(verdict.verdict in ("INVALID", "unstable") for verdict in end.verdicts)
-        total = len(self._plan.runs) if self._plan else 0
-        place = f"{self._mark}run {self._done}/{total} {_load_text(end.plan)}"
+        place = f"{self._mark}run {self._done}/{self._total} {_load_text(end.plan)}"
         self._say(f"{place}: {outcomes}; {judged}", "yellow" if bad else "")
         for verdict in end.verdicts:
             for reason in verdict.reasons if verdict.verdict in ("INVALID", "unstable") else ():
                 self._say(f"  {reason}", "yellow")
+
+    @property
+    def _total(self) -> int:
+        return 0 if self._plan is None else len(self._plan.runs) + self._more
 
     @property
     def _mark(self) -> str:

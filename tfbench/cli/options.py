@@ -23,6 +23,13 @@ SetOption = Annotated[
     typer.Option("--set", help="Override a manifest field, e.g. --set load.rates=[2,4].", show_default=False),
 ]
 
+RerunsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Most runs made again where the client was slow; half as many as planned.", show_default=False
+    ),
+]
+
 
 def refuse_unused(given: Mapping[str, object], why: str) -> None:
     """UsageError for options that were given where they would do nothing; `why` follows their names."""

@@ -8,6 +8,7 @@ import typer
 from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
+    RerunsOption,
     SetOption,
     WarehouseOption,
     print_json,
@@ -27,12 +28,15 @@ def run(
     workers: Annotated[
         int, typer.Option(min=1, max=64, help="Processes that share the schedule; one carries some 50,000 chunks/s.")
     ] = 1,
+    reruns: RerunsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run every load point and repeat of MANIFEST and keep the facts.
 
-    Exit status: 0 done; 4 when every run is INVALID (the client could not keep the load); 2 bad
-    manifest or warehouse; 5 endpoint trouble; 130 after Ctrl-C, with what finished kept.
+    Runs in which this machine's client was so slow that it spoiled figures are made again.
+
+    Exit status: 0 done; 4 when no run is evidence (the client could not keep the load); 2 bad manifest or warehouse; 5
+    endpoint trouble; 130 after Ctrl-C, with what finished kept.
     """
     from tfbench.manifest import load_manifest
 
@@ -45,7 +49,7 @@ def run(
     from tfbench.warehouse import Warehouse
 
     with LiveWatcher() as watcher:
-        done = run_study(loaded, path, watcher, workers=workers)
+        done = run_study(loaded, path, watcher, workers=workers, reruns=reruns)
     with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:

@@ -54,6 +54,10 @@ class LiveSearch:
         """A search plans as it goes."""
         del plan
 
+    def runs_added(self, count: int, why: str) -> None:
+        """A search plans as it goes."""
+        del count, why
+
     def search_started(
         self, study_id: str, name: str, target: Target, plan: SearchPlan, notes: tuple[str, ...]
     ) -> None:

@@ -4,12 +4,15 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import pandas as pd
 
 from tfbench.core.errors import UsageError
 
+Side = Literal["seen", "least", "most"]
+"""Durations as seen, or as short or as long as the client's own lag and blur allow."""
 _SQL = Path(__file__).resolve().parent / "sql"
 _RUN_COLUMNS = "run_id, load_value, arm, repeat, order_index, mode, status, start_ns, end_ns, arrivals_end_ns"
 
@@ -83,13 +86,14 @@ def study_facts(con: duckdb.DuckDBPyConnection, study_id: str, run_ids: Sequence
 
 
 @contextlib.contextmanager
-def run_facts(con: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> Iterator[Facts]:
-    """The derived tables of runs of one study."""
+def run_facts(con: duckdb.DuckDBPyConnection, run_ids: Sequence[str], side: Side = "seen") -> Iterator[Facts]:
+    """The derived tables of runs of one study; `side`: with the client's own lag and blur, or without."""
     # A cursor is a connection of its own to the same database: the temporary tables stay out of the caller's sight.
     cursor = con.cursor()
     try:
         for table, file in (("policy", "policy"), ("windows", "windows"), ("attempt_facts", "attempts")):
-            cursor.execute(f"CREATE TEMP TABLE {table} AS {read_sql(file)}", {"run_ids": list(run_ids)})
+            asked = {"run_ids": list(run_ids)} | ({"side": side} if table == "attempt_facts" else {})
+            cursor.execute(f"CREATE TEMP TABLE {table} AS {read_sql(file)}", asked)
         rows = cursor.execute(f"SELECT run_index, {_RUN_COLUMNS} FROM windows ORDER BY run_index").fetchall()
         policy = cursor.execute("SELECT currency, cost_per_hour FROM policy").fetchall()
         yield Facts(cursor, tuple(RunWindow(*row) for row in rows), *(policy[0] if policy else ("USD", None)))

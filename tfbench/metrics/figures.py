@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -12,6 +12,7 @@ import pandas as pd
 from tfbench.metrics.definitions import FIGURES, FigureDef
 from tfbench.metrics.facts import Facts, RunWindow, study_facts
 from tfbench.metrics.samples import Events, attempt_flags, attempt_gaps, attempt_values, ended
+from tfbench.metrics.soundness import Moves, is_sound, spoiled_words, widened
 from tfbench.stats.combine import combine_fraction, combine_quantile, combine_ratio, pooled, pooled_chunks
 from tfbench.stats.interval import Interval
 from tfbench.stats.pool import Pool
@@ -49,22 +50,28 @@ Drawn = Mapping[str, Sequence[Any]]
 
 
 def figures(
-    con: duckdb.DuckDBPyConnection, study_id: str, *, run_ids: Sequence[str] | None = None, level: float = 0.95
+    con: duckdb.DuckDBPyConnection,
+    study_id: str,
+    *,
+    run_ids: Sequence[str] | None = None,
+    moves: Moves | None = None,
+    level: float = 0.95,
 ) -> pd.DataFrame:
     """One row per load point × arm × figure, over the complete runs of a study.
 
     Columns: load_value, arm, figure, unit, direction, value, lo, hi, level, method, n, n_eff, k, settled, reason. An
     unknown value or bound is None, never NaN, infinite or 0; `reason` says why. `load_value` is +inf for all at once.
-    `run_ids` keeps only the runs it names (say, those judged valid). Raises UsageError for no such study.
+    `run_ids` keeps only the runs it names (say, those judged valid). `moves` (see `client_moves`): a figure is taken of
+    the runs in which the client moved it little, with so much wider bounds. Raises UsageError for no such study.
     """
     rows = []
     with study_facts(con, study_id, run_ids) as facts:
-        drawn = _draw(facts)
+        drawn = draw(facts, FIGURES.values())
         for point in dict.fromkeys(run.point for run in facts.runs):
             runs = [run for run in facts.runs if run.point == point and run.status == "complete"]
-            pools: dict[str, Pool] = {}
+            pools: dict[tuple[str, ...], Pool] = {}
             for figure in FIGURES.values():
-                interval = _interval(figure, facts, drawn, runs, pools, level)
+                interval = _sound_interval(figure, facts, drawn, runs, pools, moves or {}, level)
                 head = {"load_value": point[0], "arm": point[1], **_head(figure, facts)}
                 rows.append(head | dataclasses.asdict(interval))
     return _frame(rows, _FIGURE_COLUMNS)
@@ -78,20 +85,21 @@ def run_figures(con: duckdb.DuckDBPyConnection, study_id: str) -> pd.DataFrame:
     """
     rows = []
     with study_facts(con, study_id) as facts:
-        drawn = _draw(facts)
+        drawn = draw(facts, FIGURES.values())
         for run in facts.runs:
             head = {name: getattr(run, name) for name in _RUN_COLUMNS[:6]}
             for figure in FIGURES.values():
-                value, n, reason = _run_value(figure, facts, drawn, run)
+                value, n, reason = run_value(figure, facts, drawn, run)
                 rows.append(head | _head(figure, facts) | {"value": value, "n": n, "reason": reason})
     return _frame(rows, _RUN_COLUMNS)
 
 
-def _draw(facts: Facts) -> Drawn:
-    queries = {figure.sql: READERS[figure.kind] for figure in FIGURES.values()}
-    queries |= {figure.size_sql: ended for figure in FIGURES.values() if figure.size_sql is not None}
+def draw(facts: Facts, wanted: Collection[FigureDef]) -> Drawn:
+    """The facts behind these figures."""
+    queries = {figure.sql: READERS[figure.kind] for figure in wanted}
+    queries |= {figure.size_sql: ended for figure in wanted if figure.size_sql is not None}
     if any(run.drain_s for run in facts.runs):
-        queries |= {figure.arrived_sql: ended for figure in FIGURES.values() if figure.arrived_sql is not None}
+        queries |= {figure.arrived_sql: ended for figure in wanted if figure.arrived_sql is not None}
     return {sql: reader(facts, sql) for sql, reader in queries.items()}
 
 
@@ -110,10 +118,38 @@ def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     )
 
 
-def _interval(
-    figure: FigureDef, facts: Facts, drawn: Drawn, runs: Sequence[RunWindow], pools: dict[str, Pool], level: float
+def _sound_interval(
+    figure: FigureDef,
+    facts: Facts,
+    drawn: Drawn,
+    runs: Sequence[RunWindow],
+    pools: dict[tuple[str, ...], Pool],
+    moves: Moves,
+    level: float,
 ) -> Interval:
-    """`pools`: what quantiles of these runs were taken of so far, by SQL text."""
+    """Of the runs in which the client moved the figure little; withheld where there is none."""
+    moved = {run.run_id: moves.get((run.run_id, figure.name)) for run in runs}
+    sound = [run for run in runs if is_sound(figure, moved[run.run_id])]
+    spoiled = [one for run in runs if run not in sound and (one := moved[run.run_id]) is not None]
+    if spoiled and not sound:
+        return _nothing(f"withheld: {spoiled_words(figure, spoiled, len(runs))}", level)
+    interval = _interval(figure, facts, drawn, sound, pools, level)
+    interval = widened(interval, [one for run in sound if (one := moved[run.run_id]) is not None])
+    if not spoiled:
+        return interval
+    left_out = f"{spoiled_words(figure, spoiled, len(runs))}: left out of it"
+    return dataclasses.replace(interval, reason="; ".join(filter(None, (interval.reason, left_out))))
+
+
+def _interval(
+    figure: FigureDef,
+    facts: Facts,
+    drawn: Drawn,
+    runs: Sequence[RunWindow],
+    pools: dict[tuple[str, ...], Pool],
+    level: float,
+) -> Interval:
+    """`pools`: what quantiles were taken of so far, by SQL text and runs."""
     if not runs:
         return _nothing(_NO_RUN, level)
     samples = [drawn[figure.sql][run.index] for run in runs]
@@ -127,9 +163,10 @@ def _interval(
             level=level,
         )
     else:
-        if figure.sql not in pools:
-            pools[figure.sql] = (pooled_chunks if figure.kind == "chunk_quantile" else pooled)(samples)
-        interval = combine_quantile(pools[figure.sql], quantile_of(figure), level=level)
+        key = (figure.sql, *(run.run_id for run in runs))
+        if key not in pools:
+            pools[key] = (pooled_chunks if figure.kind == "chunk_quantile" else pooled)(samples)
+        interval = combine_quantile(pools[key], quantile_of(figure), level=level)
     return interval if interval.n else dataclasses.replace(interval, reason=figure.empty)
 
 
@@ -237,7 +274,8 @@ def scale_of(figure: FigureDef, facts: Facts) -> float:
     return 1.0
 
 
-def _run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) -> tuple[float | None, int, str | None]:
+def run_value(figure: FigureDef, facts: Facts, drawn: Drawn, run: RunWindow) -> tuple[float | None, int, str | None]:
+    """A run's figure, of how many events it is, and why there is none or what to know of it."""
     sample = drawn[figure.sql][run.index]
     if figure.kind in {"rate", "cost"}:
         return _run_ratio(figure, facts, drawn, run, sample)

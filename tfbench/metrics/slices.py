@@ -21,6 +21,7 @@ from tfbench.metrics.figures import (
     unpriced_reason,
 )
 from tfbench.metrics.samples import Flags, attempt_flags, ended
+from tfbench.metrics.soundness import Moved
 from tfbench.stats.combine import combine_chunk_quantile, combine_fraction, combine_quantile, combine_ratio
 from tfbench.stats.correlation import worth_of_each
 from tfbench.stats.interval import Interval
@@ -52,7 +53,8 @@ class Sample:
     """One figure of one run. `value` is +inf where it lies among failures, None where unknown, and `reason` says why.
 
     `data` is what it was made from: a float array, `Clusters`, `Flags` or a `RatioRun` (times `scale`), by the figure's
-    kind; None without a value. `counted`, of rates and costs: which of the run's attempts they count.
+    kind; None without a value. `counted`, of rates and costs: which of the run's attempts they count. `moved`: how far
+    the client itself may have moved it; None where it didn't.
     """
 
     value: float | None
@@ -61,6 +63,7 @@ class Sample:
     scale: float = 1.0
     reason: str | None = None
     counted: Flags | None = None
+    moved: Moved | None = None
 
 
 RunSamples = Mapping[str, Sample]

@@ -1,12 +1,12 @@
 """Empirical distributions for drawing: bounded in size, exact at every drawn point."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tfbench.metrics.facts import Facts
+from tfbench.metrics.facts import Facts, RunWindow
 from tfbench.report.model import Cdf, LoadPoint
 
 FloatArray = npt.NDArray[np.float64]
@@ -34,20 +34,21 @@ POINTS = 200
 _TAIL = (0.99, 0.995, 0.999, 0.9995, 0.9999)
 
 
-def study_cdfs(facts: Facts) -> tuple[Cdf, ...]:
-    """The distributions of every load point over its complete runs."""
+def study_cdfs(facts: Facts, spoiled: Collection[tuple[str, str]] = ()) -> tuple[Cdf, ...]:
+    """The distributions of every load point over its complete runs, without those `spoiled` (run_id, metric)."""
     out = []
-    points: dict[LoadPoint, list[int]] = {}
+    points: dict[LoadPoint, list[RunWindow]] = {}
     for run in facts.runs:
         if run.status == "complete":
             load = LoadPoint(math.inf if run.load_value is None else run.load_value, run.arm)
-            points.setdefault(load, []).append(run.index)
+            points.setdefault(load, []).append(run)
     for metric, sql in METRICS.items():
         columns = facts.con.sql(_COUNTED.format(sql)).fetchnumpy()
         index = np.asarray(columns["run_index"])
         values, counts = np.asarray(columns["value"], dtype=np.float64), np.asarray(columns["n"], dtype=np.int64)
         for load, runs in points.items():
-            held = [(values[index == run], counts[index == run]) for run in runs]
+            kept = [run.index for run in runs if (run.run_id, metric) not in spoiled]
+            held = [(values[index == run], counts[index == run]) for run in kept]
             cdf = empirical_cdf(load, metric, held, points_for(len(points)))
             if cdf is not None:
                 out.append(cdf)

@@ -9,8 +9,10 @@ import pandas as pd
 from tfbench.core.errors import UsageError
 from tfbench.metrics import FIGURES, counts, figures, outcomes, run_figures
 from tfbench.metrics.cache import CACHED_SHARE
+from tfbench.metrics.client_error import client_moves
 from tfbench.metrics.courses import Course, courses
 from tfbench.metrics.facts import Facts, study_facts
+from tfbench.metrics.soundness import Moves, is_sound, spoiled_words
 from tfbench.report.cdf import study_cdfs
 from tfbench.report.judged import apply_verdicts, apply_warm_ups, chosen_runs, withheld_at
 from tfbench.report.model import Cdf, Definition, ReportData, Run, Study
@@ -68,15 +70,18 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
     held = runs_of(runs, verdicts)
     chosen = [run.run_id for run in chosen_runs(held)]
     kept = set(chosen)
+    moves = client_moves(con, chosen)
+    spoiled = {key for key, moved in moves.items() if not is_sound(FIGURES[key[1]], moved)}
     with study_facts(con, study_id, chosen) as facts:
-        cdfs, found = study_cdfs(facts), courses(facts, _unsteady(facts, study_of(studies[0]), held))
+        cdfs = study_cdfs(facts, {(run_id, name.split("_p")[0]) for run_id, name in spoiled})
+        found = courses(facts, _unsteady(facts, study_of(studies[0]), held))
     return assemble(
         study=studies[0],
         runs=runs,
         verdicts=verdicts,
-        figures=_records(figures(con, study_id, run_ids=chosen)),
+        figures=_records(figures(con, study_id, run_ids=chosen, moves=moves)),
         run_figures=[
-            row
+            _unless_spoiled(row, moves)
             for row in _records(run_figures(con, study_id))
             # An INVALID run's lag is told: it is why the run is INVALID.
             if row["run_id"] in kept or str(row["figure"]).startswith("client_lag")
@@ -90,6 +95,14 @@ def build_report(warehouse: Warehouse, study_id: str) -> ReportData:
             definition_of(f.name, f.unit, f.direction, f.words, f.source, f.aliases) for f in FIGURES.values()
         ],
     )
+
+
+def _unless_spoiled(row: Record, moves: Moves) -> Record:
+    """A run's figure, without its value where a slow client spoiled it."""
+    figure, moved = FIGURES[row["figure"]], moves.get((row["run_id"], row["figure"]))
+    if moved is None or is_sound(figure, moved):
+        return row
+    return {**row, "value": None, "reason": f"withheld: {spoiled_words(figure, [moved], 1)}"}
 
 
 def _unsteady(facts: Facts, study: Study, runs: Sequence[Run]) -> dict[tuple[float | None, str | None], str]:

@@ -157,7 +157,11 @@ def _run(run: Run) -> dict[str, Any]:
         "cached_share": run.cached_share,
         "restart": run.restart,
         "window_s": run.window_s,
-        "validity": {"verdict": run.validity, "reasons": list(run.validity_reasons)},
+        "validity": {
+            "verdict": run.validity,
+            "reasons": list(run.validity_reasons),
+            "slow_client": run.slow_client,
+        },
         "stability": {"verdict": run.stability, "reasons": list(run.stability_reasons)},
         "signals": [asdict(signal) for signal in run.signals],
         "observed": dict(run.observed),

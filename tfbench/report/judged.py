@@ -1,4 +1,4 @@
-"""What verdicts do to figures: INVALID runs are left out, unstable load points lose their quantiles.
+"""What verdicts do to figures: useless runs are left out, unstable load points lose their quantiles.
 
 Metrics are pure functions of facts and know no verdicts; this is where the two meet.
 """
@@ -10,8 +10,8 @@ from tfbench.report.model import Figure, LoadPoint, Run, WarmUp
 
 
 def chosen_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The runs figures are made from: of each load point those not INVALID, or all of them where every one is."""
-    return tuple(run for point in _by_load(runs).values() for run in ([r for r in point if not r.invalid] or point))
+    """The runs figures are made from: of each load point those not useless, or all of them where every one is."""
+    return tuple(run for point in _by_load(runs).values() for run in ([r for r in point if not r.useless] or point))
 
 
 def apply_verdicts(figures: Iterable[Figure], runs: Sequence[Run], quantiles: frozenset[str]) -> tuple[Figure, ...]:
@@ -19,7 +19,7 @@ def apply_verdicts(figures: Iterable[Figure], runs: Sequence[Run], quantiles: fr
 
     `quantiles` names the figures an unstable system makes meaningless: they grow with the length of the run. Where
     most chosen runs of a load point are unstable they are withheld; where some are, they stand unsettled. Where every
-    run is INVALID each figure stands unsettled: it describes the run, and is no evidence.
+    run is useless each figure stands unsettled: it describes the run, and is no evidence.
     """
     points = _by_load(chosen_runs(runs))
     return tuple(_shown(figure, points.get(figure.load, []), figure.name in quantiles) for figure in figures)
@@ -69,7 +69,7 @@ def _shown(figure: Figure, runs: Sequence[Run], quantile: bool) -> Figure:
         why = f"withheld: unstable in {unstable} of {len(runs)} runs, so it would grow with the length of the run"
         return replace(figure, value=None, lo=None, hi=None, settled=False, reason=why)
     reasons = [figure.reason] if figure.reason else []
-    if runs and all(run.invalid for run in runs):
+    if runs and all(run.useless for run in runs):
         reasons.insert(0, "every run is INVALID: this describes them and is no evidence")
     if quantile and unstable:
         reasons.insert(0, f"unstable in {unstable} of {len(runs)} runs")

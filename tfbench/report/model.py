@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfbench.core.kinds import RunStatus
 from tfbench.manifest import engine_profile_arg
+from tfbench.metrics.soundness import only_timing
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,17 @@ class Run:
     def invalid(self) -> bool:
         """The measurement was judged unfit."""
         return (self.validity or "").lower() == "invalid"
+
+    @property
+    def slow_client(self) -> bool:
+        """INVALID only because the client was slow: figures that this moved by little stand all the same."""
+        signals = {one.name: {"ok": one.ok} for one in self.signals}
+        return self.invalid and self.status == RunStatus.COMPLETE and only_timing(signals)
+
+    @property
+    def useless(self) -> bool:
+        """INVALID, and nothing of it is evidence."""
+        return self.invalid and not self.slow_client
 
     @property
     def unstable(self) -> bool:

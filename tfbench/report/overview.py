@@ -232,7 +232,7 @@ def standing_notes(data: ReportData) -> list[str]:
         notes.append(f"origin {', '.join(imported)}")
     for load in data.loads:
         runs = data.runs_at(load)
-        left_out = sum(run.invalid for run in runs)
+        left_out = sum(run.useless for run in runs)
         if 0 < left_out < len(runs):
             notes.append(f"{load.label}: {left_out} of {len(runs)} runs INVALID and left out of the figures")
         status = state(data, load).status

@@ -217,6 +217,44 @@ class OrderEffect:
         return 1.0 / float(binom(n + m, n))
 
 
+@dataclass(frozen=True, slots=True)
+class WidenedEffect:
+    """An effect of which the truth may lie `down` below and `up` above what the data say, whatever their number."""
+
+    effect: Effect
+    down: float
+    up: float
+
+    @property
+    def estimate(self) -> float | None:
+        return self.effect.estimate
+
+    @property
+    def k(self) -> int:
+        return self.effect.k
+
+    @property
+    def method(self) -> str:
+        return self.effect.method
+
+    @property
+    def spread(self) -> float:
+        return self.effect.spread
+
+    def above(self, x: float) -> float:
+        return self.effect.above(x + self.down)
+
+    def below(self, x: float) -> float:
+        return self.effect.below(x - self.up)
+
+    def bounds(self, level: float) -> Bounds:
+        lo, hi = self.effect.bounds(level)
+        return None if lo is None else lo - self.down, None if hi is None else hi + self.up
+
+    def grown(self, factor: float) -> "WidenedEffect":
+        return replace(self, effect=self.effect.grown(factor))
+
+
 def normal_quantile(p: float) -> float:
     """The standard normal quantile."""
     from scipy.special import ndtri

@@ -1,7 +1,7 @@
 """Two studies run against each other: base and candidate in turn, so that whatever drifts meets both alike."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from tfbench.core.errors import EndpointError, Interrupted
 from tfbench.core.kinds import Outcome
 from tfbench.manifest import Manifest, RunPlan, expand
+from tfbench.study.again import again_words, most_again, runs_again
 from tfbench.study.conduct import is_gone, open_study, release, usage_notes
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
@@ -16,6 +17,7 @@ from tfbench.study.ready import ready
 from tfbench.study.record import keep
 from tfbench.study.run_one import StudyContext, run_one
 from tfbench.study.watch import Silent, StudyPlan, Watcher
+from tfbench.verdict.spoiled import Stands, Use, figures_stand
 
 BASE = "base"
 CANDIDATE = "candidate"
@@ -53,48 +55,69 @@ def open_arms(
     return ArmStudies(first, second, warehouse, 0, notes)
 
 
-def run_arms(arms: ArmStudies, watcher: Watcher | None = None) -> ArmStudies:
+def run_arms(
+    arms: ArmStudies, watcher: Watcher | None = None, stands: Stands | None = None, *, reruns: int | None = None
+) -> ArmStudies:
     """As many repeats of every load point as the base's manifest plans, after those already done, in ABBA order.
 
     The two runs of a pair share a seed, so schedule and prompts; `pair` numbers them in both studies. Each arm's hooks
-    serve that arm; where both are served at one URL, the one whose turn it is takes the other's place. Raises as
-    `run_study` does, with what finished kept.
+    serve that arm; where both are served at one URL, the one whose turn it is takes the other's place. Pairs in which
+    a slow client spoiled what is asked (`stands`) are made again, `reruns` at most (None: half as many as planned).
+    Raises as `run_study` does, with what finished kept.
     """
     try:
-        return _run_arms(arms, watcher or Silent())
+        return _run_arms(arms, watcher or Silent(), stands or figures_stand(), reruns)
     finally:
         release(arms.base, arms.candidate)
 
 
-def _run_arms(arms: ArmStudies, watcher: Watcher) -> ArmStudies:
+def _run_arms(arms: ArmStudies, watcher: Watcher, stands: Stands, reruns: int | None) -> ArmStudies:
     manifest = arms.base.frozen.manifest
-    plans = tuple(_in_turn(manifest, arms.repeats))
+    pairs = _pairs(manifest, arms.repeats)
+    plans = tuple(_in_turn(pairs))
     load = manifest.load
     run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
     name = f"{manifest.name} against {arms.candidate.frozen.manifest.name}"
     notes = () if arms.repeats else (*arms.notes, *sample_size_notes(manifest, expand(manifest)))
     watcher.study_started(StudyPlan(arms.base.study_id, name, plans, run_s, notes))
     answered: dict[str, int] = {BASE: 0, CANDIDATE: 0}
-    for count, plan in enumerate(plans, start=1):
-        answered[str(plan.arm)] += _run(arms, plan, count, len(plans), watcher)
+    made, left = list(plans), most_again(len(pairs), reruns)
+    spoiled: dict[int, float] = {}
+    # The list grows by what is made again, which may be spoiled itself.
+    for count, plan in enumerate(made, start=1):
+        ok, use = _run(arms, plan, count, len(made), watcher, stands)
+        answered[str(plan.arm)] += ok
+        if use.passing and plan.pair is not None:
+            spoiled[plan.pair] = plan.load_value
+        if count == len(made) and spoiled and left:
+            again = runs_again(manifest, spoiled.values(), pairs, left)
+            watcher.runs_added(2 * len(again), again_words(len(spoiled), "pair"))
+            pairs += again
+            made += _in_turn(again)
+            left -= len(again)
+            spoiled = {}
     if not answered[BASE]:
         # A candidate that answers nothing well has failed, and is judged; without a base there is nothing to judge by.
         raise EndpointError(f"{arms.base.frozen.manifest.endpoint.url}: no request of the base was answered well")
-    return dataclasses.replace(arms, repeats=arms.repeats + load.repeats)
+    return dataclasses.replace(arms, repeats=1 + max(plan.repeat for plan in pairs))
 
 
-def _in_turn(manifest: Manifest, done: int) -> Iterator[RunPlan]:
-    """The runs of further repeats, a pair at a time: base first in even pairs, candidate first in odd ones."""
+def _pairs(manifest: Manifest, done: int) -> list[RunPlan]:
+    """The runs of either arm in further repeats, after `done` ones."""
     load = manifest.load
     longer = manifest.model_copy(update={"load": load.model_copy(update={"repeats": done + load.repeats})})
-    fresh = [plan for plan in expand(longer) if plan.repeat >= done]
-    for i, plan in enumerate(fresh):
+    return [plan for plan in expand(longer) if plan.repeat >= done]
+
+
+def _in_turn(pairs: Iterable[RunPlan]) -> Iterator[RunPlan]:
+    """The runs of both arms, a pair at a time: base first in even pairs, candidate first in odd ones."""
+    for i, plan in enumerate(pairs):
         for arm in (BASE, CANDIDATE) if i % 2 == 0 else (CANDIDATE, BASE):
             yield dataclasses.replace(plan, arm=arm, pair=plan.order_index)
 
 
-def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watcher) -> int:
-    """The `count`-th run, kept; how many of its requests were answered well."""
+def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watcher, stands: Stands) -> tuple[int, Use]:
+    """The `count`-th run, kept: how many of its requests were answered well, and what it is good for."""
     context = arms.contexts[str(plan.arm)]
     where = f"of {total} runs are kept as studies {arms.base.study_id} and {arms.candidate.study_id}"
     where += f" in {arms.warehouse}"
@@ -104,7 +127,7 @@ def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watch
     watcher.run_started(plan)
     with counted_interrupts() as presses:
         done = run_one(prepared, plan, watcher, presses)
-        end = keep(context, plan, done, arms.warehouse)
+        end = keep(context, plan, done, arms.warehouse, stands)
         interrupted = presses() > 0
     watcher.run_ended(end)
     if interrupted:
@@ -112,4 +135,4 @@ def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watch
     if is_gone(done):
         url = context.frozen.manifest.endpoint.url
         raise EndpointError(f"{url}: the endpoint is gone ({done.first_error}); {count} {where}")
-    return done.tried.get(Outcome.OK, 0)
+    return done.tried.get(Outcome.OK, 0), end.use

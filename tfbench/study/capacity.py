@@ -33,7 +33,7 @@ from tfbench.study.simulate import System, check_system, simulate_run
 from tfbench.study.target import Target, read_sample
 from tfbench.study.watch import Silent, Watcher
 from tfbench.verdict.stability import UNSTABLE
-from tfbench.verdict.validity import INVALID, Verdict
+from tfbench.verdict.validity import Verdict
 from tfbench.warehouse import Warehouse
 
 _MARGIN = 2
@@ -328,15 +328,15 @@ class _Conductor:
         self.watcher.run_started(run)
         with counted_interrupts() as presses:
             done = self.make(frozen, run, presses)
-            end = keep(self.study, run, done, self.warehouse)
+            end = keep(self.study, run, done, self.warehouse, self.target.stands)
             stopped = presses() > 0
         self.done.append(done.run_id)
         self.watcher.run_ended(end)
         self._stop_if(stopped, done)
-        verdicts = {verdict.kind: verdict.verdict for verdict in end.verdicts}
-        if verdicts.get("validity") == INVALID:
+        if not end.use.fit:
             at.unfit += 1
             return
+        verdicts = {verdict.kind: verdict.verdict for verdict in end.verdicts}
         with Warehouse.open(self.warehouse, read_only=True, wait_s=_WAIT_S) as store:
             at.samples.append(read_sample(store.con, done.run_id, self.target))
         at.unstable += verdicts.get("stability") == UNSTABLE

@@ -9,6 +9,7 @@ from tfbench.core.errors import EndpointError, Interrupted
 from tfbench.core.kinds import Outcome
 from tfbench.core.redact import Redactor
 from tfbench.manifest import Manifest, RunPlan, expand, freeze, resolve_headers
+from tfbench.study.again import again_words, most_again, runs_again
 from tfbench.study.hooks import open_system
 from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
@@ -17,16 +18,24 @@ from tfbench.study.ready import ready
 from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, new_study
 from tfbench.study.run_one import StudyContext, run_one, stamps_available
 from tfbench.study.watch import Silent, StudyPlan, Watcher
-from tfbench.verdict.validity import INVALID
 from tfbench.warehouse import Warehouse
 
 _GONE = {Outcome.CONNECT_ERROR, Outcome.DISCONNECTED}
 
 
-def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = None, *, workers: int = 1) -> StudyDone:
+def run_study(
+    manifest: Manifest,
+    warehouse: Path,
+    watcher: Watcher | None = None,
+    *,
+    workers: int = 1,
+    reruns: int | None = None,
+) -> StudyDone:
     """Run every load point × repeat of `manifest` and keep the facts in `warehouse`.
 
-    `workers` processes share each schedule by stride; what a run means is the same for any number.
+    `workers` processes share each schedule by stride; what a run means is the same for any number. Runs in which this
+    machine's client was so slow that it spoiled figures of the summary are made again, `reruns` at most (None: half as
+    many as planned).
 
     Raises EndpointError when the endpoint isn't fit, WarehouseError or StorageError when facts can't
     be kept, and Interrupted after Ctrl-C, with what finished already in the warehouse.
@@ -41,7 +50,7 @@ def run_study(manifest: Manifest, warehouse: Path, watcher: Watcher | None = Non
         run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
         notes += sample_size_notes(manifest, plans) + usage_notes(context)
         watcher.study_started(StudyPlan(context.study_id, manifest.name, plans, run_s, notes))
-        return _run_all(context, plans, warehouse, watcher)
+        return _run_all(context, plans, warehouse, watcher, most_again(len(plans), reruns))
     finally:
         release(context)
 
@@ -93,29 +102,41 @@ def is_gone(done: RunDone) -> bool:
     return bool(done.tried) and set(done.tried) <= _GONE
 
 
-def _run_all(context: StudyContext, plans: Sequence[RunPlan], warehouse: Path, watcher: Watcher) -> StudyDone:
+def _run_all(
+    context: StudyContext, plans: Sequence[RunPlan], warehouse: Path, watcher: Watcher, reruns: int
+) -> StudyDone:
     invalid = done_count = ok_count = 0
     last_error = ""
     where = f"study {context.study_id} in {warehouse}"
-    for plan in plans:
-        prepared = ready(context, plan, watcher, f"{done_count} of {len(plans)} runs are kept as {where}")
+    made = list(plans)
+    spoiled: list[float] = []
+    # The list grows by what is made again, which may be spoiled itself.
+    for place, plan in enumerate(made, start=1):
+        prepared = ready(context, plan, watcher, f"{done_count} of {len(made)} runs are kept as {where}")
         watcher.run_started(plan)
         with counted_interrupts() as presses:
             done = run_one(prepared, plan, watcher, presses)
             end = keep(context, plan, done, warehouse)
             interrupted = presses() > 0
         done_count += 1
-        invalid += any(verdict.verdict == INVALID for verdict in end.verdicts)
+        invalid += not end.use.fit
+        spoiled += [plan.load_value] if end.use.passing else []
         ok_count += done.tried.get(Outcome.OK, 0)
         last_error = done.first_error or last_error
         watcher.run_ended(end)
         if interrupted:
-            raise Interrupted(f"interrupted: {done_count} of {len(plans)} runs are kept as {where}")
+            raise Interrupted(f"interrupted: {done_count} of {len(made)} runs are kept as {where}")
         if is_gone(done):
             raise EndpointError(
                 f"{context.frozen.manifest.endpoint.url}: the endpoint is gone ({done.first_error}); "
-                f"{done_count} of {len(plans)} runs are kept as {where}"
+                f"{done_count} of {len(made)} runs are kept as {where}"
             )
+        if place == len(made) and spoiled and reruns:
+            again = runs_again(context.frozen.manifest, spoiled, made, reruns)
+            watcher.runs_added(len(again), again_words(len(spoiled), "run"))
+            made += again
+            reruns -= len(again)
+            spoiled = []
     if not ok_count:
         raise EndpointError(
             f"{context.frozen.manifest.endpoint.url}: no request was answered well ({last_error or 'none was sent'}); "

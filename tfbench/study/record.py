@@ -14,6 +14,7 @@ from tfbench.load.job import Limits
 from tfbench.load.tally import Tally
 from tfbench.manifest import Frozen, Manifest, RunPlan
 from tfbench.study.watch import RunEnd
+from tfbench.verdict.spoiled import Stands, figures_stand, use_of
 from tfbench.verdict.stability import judge_stability
 from tfbench.verdict.validity import Verdict, judge_validity
 from tfbench.warehouse import Warehouse
@@ -53,7 +54,7 @@ class RunDone:
 
 @dataclass(frozen=True)
 class StudyDone:
-    """A finished study: its id, how many runs are in the warehouse, and whether any is INVALID."""
+    """A finished study: its id, how many runs are in the warehouse, and how many of them are no evidence."""
 
     study_id: str
     warehouse: Path
@@ -155,8 +156,8 @@ def measured_window(manifest: Manifest, start_ns: int, tally: Tally) -> tuple[in
     return first, max(tally.last_end_ns or 0, first) + 1
 
 
-def keep(study: Study, plan: RunPlan, done: RunDone, warehouse: Path) -> RunEnd:
-    """Ingest a run's bundle and judge it."""
+def keep(study: Study, plan: RunPlan, done: RunDone, warehouse: Path, stands: Stands | None = None) -> RunEnd:
+    """Ingest a run's bundle and judge it; `stands`: what is asked of it, the summary's figures by default."""
     try:
         opened = Warehouse.open(warehouse, wait_s=_WAREHOUSE_WAIT_S)
     except UsageError as error:
@@ -169,4 +170,5 @@ def keep(study: Study, plan: RunPlan, done: RunDone, warehouse: Path) -> RunEnd:
         if load.mode != Mode.CLOSED and load.ramp is None:
             verdicts += (judge_stability(store.con, done.run_id),)
         store.add_verdicts([verdict.row(done.run_id) for verdict in verdicts])
-    return RunEnd(done.run_id, plan, done.status.value, done.outcomes, verdicts)
+        use = use_of(store.con, done.run_id, done.signals, done.status.value, stands or figures_stand())
+    return RunEnd(done.run_id, plan, done.status.value, done.outcomes, verdicts, use)

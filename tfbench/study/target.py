@@ -8,10 +8,11 @@ import duckdb
 
 from tfbench.core.errors import UsageError
 from tfbench.metrics import FIGURES, FigureDef
-from tfbench.metrics.facts import run_facts
+from tfbench.metrics.facts import Side, run_facts
 from tfbench.metrics.samples import Flags, attempt_flags, attempt_values
 
 DEFAULT_TARGET = "good_fraction=0.99"
+_SIDES: tuple[Side, ...] = ("seen", "least", "most")
 _HINT = "write --target good_fraction=0.99, or a latency in ms as ttft_p95_ms=300"
 
 
@@ -36,6 +37,13 @@ class Target:
         """The share of attempts that must be good."""
         p = self.definition.p
         return self.value if p is None else p
+
+    def stands(self, con: duckdb.DuckDBPyConnection, run_id: str) -> bool:
+        """Whether a slow client moved a run's share of good attempts by less than a tenth of the bad ones allowed."""
+        shares = [
+            float(flags.value.mean()) for side in _SIDES if len((flags := read_sample(con, run_id, self, side)).value)
+        ]
+        return not shares or max(shares) - min(shares) <= 0.1 * (1.0 - self.share)
 
     @property
     def words(self) -> str:
@@ -80,10 +88,10 @@ def _usable(figure: FigureDef) -> bool:
     return figure.kind in {"fraction", "quantile"} and not figure.name.startswith(("client_lag", "ttft_ok"))
 
 
-def read_sample(con: duckdb.DuckDBPyConnection, run_id: str, target: Target) -> Flags:
+def read_sample(con: duckdb.DuckDBPyConnection, run_id: str, target: Target, side: Side = "seen") -> Flags:
     """Which attempts of a run keep the target's limit, and how near they are to it."""
     figure = target.definition
-    with run_facts(con, [run_id]) as facts:
+    with run_facts(con, [run_id], side) as facts:
         if figure.kind == "fraction":
             return attempt_flags(facts, figure.sql)[0]
         values = attempt_values(facts, figure.sql)[0]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tfbench.manifest import RunPlan
+from tfbench.verdict.spoiled import Use
 from tfbench.verdict.validity import Verdict
 
 
@@ -21,13 +22,14 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """One finished run: how it ended and how it was judged."""
+    """One finished run: how it ended, how it was judged and what it is good for."""
 
     run_id: str
     plan: RunPlan
     status: str
     outcomes: dict[str, int]
     verdicts: tuple[Verdict, ...]
+    use: Use
 
 
 class Watcher(Protocol):
@@ -41,6 +43,9 @@ class Watcher(Protocol):
 
     def study_started(self, plan: StudyPlan) -> None:
         """Before the first run."""
+
+    def runs_added(self, count: int, why: str) -> None:
+        """So many more runs than planned are to be made."""
 
     def run_started(self, plan: RunPlan) -> None:
         """A run begins to load its workers."""
@@ -63,6 +68,9 @@ class Silent:
 
     def study_started(self, plan: StudyPlan) -> None:
         del plan
+
+    def runs_added(self, count: int, why: str) -> None:
+        del count, why
 
     def run_started(self, plan: RunPlan) -> None:
         del plan

@@ -11,6 +11,7 @@ from tfbench.core.kinds import RunStatus
 from tfbench.manifest import Difference, diff_documents
 from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES
 from tfbench.metrics.cache import CACHED_SHARE
+from tfbench.metrics.soundness import only_timing
 from tfbench.verdict.stability import UNSTABLE
 from tfbench.verdict.validity import INVALID
 
@@ -18,7 +19,7 @@ UNEQUAL_CACHE = 0.05
 """Shares of prompt tokens from a prefix cache that lie further apart are unequal: part of the work was not done."""
 _BUILD = frozenset({"engine.version", "engine.commit", "engine.image_digest"})
 _RUNS = f"""
-SELECT run_id, load_value, repeat, seed, schedule_sha256, cache_state, status, origin, observed,
+SELECT run_id, load_value, repeat, seed, schedule_sha256, cache_state, status, origin, observed, signals,
   {CACHED_SHARE} AS cached_share
 FROM runs r WHERE study_id = ? AND arm IS NOT DISTINCT FROM ? ORDER BY load_value, repeat, order_index, run_id
 """
@@ -30,7 +31,8 @@ _ARMS = "SELECT DISTINCT arm FROM runs WHERE study_id = ? ORDER BY arm NULLS FIR
 class ArmRun:
     """One run as comparisons see it.
 
-    unfit: why it neither passes nor fails anything; None where it may. profile, engine: the engine profile's name and
+    unfit: why it neither passes nor fails anything; None where it may. slow: its client was slow, so that some of its
+    figures may be spoiled. profile, engine: the engine profile's name and
     settings, of a run whose engine tfbench itself was; engine is canonical JSON.
     """
 
@@ -40,6 +42,7 @@ class ArmRun:
     seed: int | None = None
     schedule_sha256: str | None = None
     unfit: str | None = None
+    slow: bool = False
     unstable: bool = False
     cache_state: str | None = None
     cached_share: float | None = None
@@ -99,13 +102,14 @@ def read_arm(con: Any, study_id: str, arm: str | None = None) -> Arm:
     for run_id, kind, verdict, reasons in con.execute(_VERDICTS, [study_id]).fetchall():
         judged.setdefault(run_id, {}).setdefault(f"{kind} {verdict}", []).extend(json.loads(reasons or "[]"))
     runs = []
-    for run_id, load, repeat, seed, sha, cache, status, origin, observed, cached in con.execute(
+    for run_id, load, repeat, seed, sha, cache, status, origin, observed, signals, cached in con.execute(
         _RUNS, [study_id, arm]
     ).fetchall():
         found = judged.get(run_id, {})
         seen = json.loads(observed or "{}") or {}
         invalid = found.get(f"validity {INVALID}")
-        unfit = None if invalid is None else "; ".join(invalid) or "judged INVALID"
+        slow = invalid is not None and status == RunStatus.COMPLETE and only_timing(json.loads(signals or "{}"))
+        unfit = None if invalid is None or slow else "; ".join(invalid) or "judged INVALID"
         if status != RunStatus.COMPLETE:
             unfit = unfit or f"the run is {status}"
         runs.append(
@@ -116,6 +120,7 @@ def read_arm(con: Any, study_id: str, arm: str | None = None) -> Arm:
                 seed=seed,
                 schedule_sha256=sha,
                 unfit=unfit,
+                slow=slow,
                 unstable=f"stability {UNSTABLE}" in found,
                 cache_state=cache,
                 cached_share=None if cached is None else float(cached),

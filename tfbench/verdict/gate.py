@@ -21,13 +21,14 @@ from typing import Any
 from tfbench.core.exitcodes import ExitCode
 from tfbench.core.version import VERSION
 from tfbench.metrics import FIGURES, combined
+from tfbench.metrics.soundness import Moved, is_sound
 from tfbench.stats.effect import Effect
 from tfbench.stats.equivalence import Margin, against_margin
 from tfbench.stats.multiple import holm
 from tfbench.stats.paired import difference_interval, ratio_interval
 from tfbench.stats.plan import repeats_to_decide
 from tfbench.verdict.arms import Arm, Likeness, Match, load_text, missing_loads
-from tfbench.verdict.cells import Cell, effect_of, too_short
+from tfbench.verdict.cells import Cell, Sound, effect_of, spoiled, too_short
 from tfbench.verdict.gate_document import (
     SCHEMA,
     GateArm,
@@ -41,6 +42,7 @@ from tfbench.verdict.gate_document import (
     row_words,
 )
 from tfbench.verdict.policy import GUARD, MetricRule, Policy
+from tfbench.verdict.spoiled import Stands, figures_stand
 
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2, "WATCHED": 3}
 _ROWS_TOLD = 3
@@ -74,11 +76,36 @@ def judge(policy: Policy, base: Arm, candidate: Arm, matches: Sequence[Match], c
             ps = (test.p_fine, test.p_worse, next(adjusted))
             rows.append(_row(policy, rule, cell, effect, ps, len(known)))
     rows.sort(key=_worst_first)
-    verdict, reasons = _overall(policy, loads, rows, _not_run(policy, base, candidate))
+    thin = [*_not_run(policy, base, candidate), *_spoiled_words(policy, entries)]
+    verdict, reasons = _overall(policy, loads, rows, thin)
     further = [row.further_repeats for row in rows if row.verdict == "INCONCLUSIVE"]
     asked = [one for one in further if one is not None]
     ask = max(asked) if verdict == "INCONCLUSIVE" and asked and len(asked) == len(further) else None
     return Judged(verdict, policy.level, reasons, loads, tuple(rows), ask)
+
+
+def sound_for(policy: Policy) -> Sound:
+    """What figures of a run whose client was slow are evidence: those it moved by less than a tenth of their margin."""
+    margins = _margins_of(policy)
+    return lambda figure, moved, run: _within(margins[figure.name], moved) if run.slow else is_sound(figure, moved)
+
+
+def stands_for(policy: Policy) -> Stands:
+    """Whether the policy's figures stand in a run whose client was slow."""
+    margins = _margins_of(policy)
+    return figures_stand(tuple(margins), lambda figure, moved: _within(margins[figure.name], moved))
+
+
+def _margins_of(policy: Policy) -> dict[str, list[Margin]]:
+    margins: dict[str, list[Margin]] = {}
+    for rule in (*policy.metrics, *_guard(policy)):
+        margins.setdefault(rule.name, []).append(rule.margin)
+    return margins
+
+
+def _within(margins: Sequence[Margin], moved: Moved) -> bool:
+    value = abs(moved.value or 0.0)
+    return all(moved.most <= 0.1 * one.size * (value if one.relative else 1.0) for one in margins)
 
 
 def gate_result(
@@ -199,6 +226,21 @@ def _newly_unstable(base: int, of_base: int, candidate: int, of_candidate: int, 
     return base == 0 or p <= alpha
 
 
+def _spoiled_words(policy: Policy, entries: Sequence[tuple[MetricRule, Cell, Effect | str]]) -> list[str]:
+    """Figures for which a slow client left fewer runs than the policy asks for."""
+    found = []
+    for rule, cell, effect in entries:
+        lost = spoiled(cell)
+        left = 0 if isinstance(effect, str) else effect.k
+        if lost and left < policy.min_repeats and cell.bucket is None:
+            found.append(
+                f"at load {load_text(cell.load)} this machine's client was slow and spoiled {rule.name} in {lost} of"
+                f" {len(cell.base) if cell.paired else len(cell.base) + len(cell.candidate)}"
+                f" {'pairs' if cell.paired else 'runs'}: use a quieter machine, or a core of its own for the client"
+            )
+    return found
+
+
 def _effect(cell: Cell, rule: MetricRule, load: GateLoad) -> Effect | str:
     if cell.figure.kind in _WITHHELD:
         for name, unstable, runs in (
@@ -303,7 +345,7 @@ def _margins(row: GateRow) -> tuple[float, float]:
 
 
 def _overall(
-    policy: Policy, loads: Sequence[GateLoad], rows: Sequence[GateRow], not_run: Sequence[str]
+    policy: Policy, loads: Sequence[GateLoad], rows: Sequence[GateRow], thin: Sequence[str]
 ) -> tuple[GateVerdict, tuple[str, ...]]:
     reasons = [
         f"at load {one.load} the candidate is unstable in {one.candidate_unstable} of {one.candidate_runs} runs,"
@@ -315,7 +357,7 @@ def _overall(
     if reasons:
         return "FAIL", tuple(reasons)
     unfit = [_thin_words(policy, one) for one in loads if not one.enough]
-    unfit += [*not_run, *_nothing_to_judge_by(rows)]
+    unfit += [*thin, *_nothing_to_judge_by(rows)]
     if unfit or not loads:
         return "INVALID", tuple(unfit) or ("no load point is in both studies",)
     open_rows = [row for row in rows if row.verdict == "INCONCLUSIVE"]

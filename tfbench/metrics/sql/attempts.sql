@@ -1,5 +1,8 @@
 -- One row per attempt of role load: its times as durations, whether it counts, and whether it is good.
--- Parameters: $run_ids VARCHAR[]. Reads: attempts, streams, policy, windows. Durations are milliseconds.
+-- Parameters: $run_ids VARCHAR[], $side VARCHAR. Reads: attempts, streams, policy, windows. Durations are milliseconds.
+--
+-- A side other than 'seen' takes off what the client itself may have added: with 'least' each duration is as short as
+-- its own lag and blur allow (a chunk came up to blur_ns before its stamp), with 'most' as long.
 --
 -- seq orders rows by run, then schedule. Unknown is NULL. The *_or_inf columns are what quantiles run over: +inf where
 -- the thing never came, NULL only where the facts don't say.
@@ -21,7 +24,9 @@ WITH clocks AS (
 ),
 marked AS (
     SELECT
-        run_id, attempt_id, t_ns, tokens,
+        run_id, attempt_id, t_ns, tokens, blur_ns,
+        CASE WHEN $side = 'seen' OR blur_ns IS NULL THEN t_ns
+            ELSE list_transform(range(1, len(t_ns) + 1), lambda i: t_ns[i] - coalesce(blur_ns[i], 0)) END AS early_ns,
         list_transform(kind, lambda k: coalesce(k IN ('text', 'reasoning', 'tool'), false)) AS visible,
         list_transform(kind, lambda k: coalesce(k IN ('text', 'reasoning', 'tool', 'empty'), false)) AS output
     FROM streams
@@ -30,13 +35,16 @@ marked AS (
 outputs AS (
     SELECT
         run_id, attempt_id,
-        t_ns[list_position(visible, true)] AS first_visible_ns,
-        list_where(t_ns, output) AS out_ns,
+        CASE $side WHEN 'least' THEN early_ns ELSE t_ns END[list_position(visible, true)] AS first_visible_ns,
+        -- A duration begins with the one stamp and finishes with the other.
+        list_where(CASE $side WHEN 'most' THEN early_ns ELSE t_ns END, output) AS begin_ns,
+        list_where(CASE $side WHEN 'least' THEN early_ns ELSE t_ns END, output) AS out_ns,
         list_where(tokens, output) AS out_tokens
     FROM marked
 ),
 gaps AS (
-    SELECT *, list_transform(range(1, len(out_ns)), lambda i: (out_ns[i + 1] - out_ns[i]) / 1e6) AS gaps_ms
+    SELECT
+        *, list_transform(range(1, len(out_ns)), lambda i: greatest(out_ns[i + 1] - begin_ns[i], 0) / 1e6) AS gaps_ms
     FROM outputs
 ),
 chunks AS (
@@ -48,6 +56,17 @@ chunks AS (
             AND list_min(out_tokens) = 1 AND list_max(out_tokens) = 1 AS one_token_per_chunk
     FROM gaps
 ),
+lagged AS (
+    SELECT
+        *,
+        -- Lag is ours alone: taken up late, or written late once the connection was there.
+        ((dispatched_ns - coalesce(slot_ns, scheduled_ns))
+            + (sent_ns - CASE WHEN new_connection THEN connected_ns WHEN NOT new_connection THEN dispatched_ns END)) / 1e6
+            AS client_lag_ms,
+        clock_ns
+            + CASE WHEN $side = 'least' THEN (greatest(coalesce(client_lag_ms, 0), 0) * 1e6)::BIGINT ELSE 0 END AS from_ns
+    FROM clocks
+),
 durations AS (
     SELECT
         c.* EXCLUDE (phase),
@@ -56,24 +75,20 @@ durations AS (
         coalesce(n_output_chunks, 0) AS n_output_chunks,
         coalesce(one_token_per_chunk, false) AS one_token_per_chunk,
         gaps_ms, sorted_gaps_ms,
-        (first_visible_ns - clock_ns) / 1e6 AS ttft_ms,
+        (first_visible_ns - from_ns) / 1e6 AS ttft_ms,
         (first_visible_ns - sent_ns) / 1e6 AS ttft_service_ms,
-        CASE WHEN n_output_chunks >= 2 AND output_tokens >= 2
-            THEN (out_ns[-1] - out_ns[1]) / 1e6 / (output_tokens - 1) END AS tpot_ms,
+        greatest(out_ns[-1] - begin_ns[1], 0) / 1e6 AS output_ms,
+        CASE WHEN n_output_chunks >= 2 AND output_tokens >= 2 THEN output_ms / (output_tokens - 1) END AS tpot_ms,
         CASE WHEN n_output_chunks >= 2 AND output_tokens > out_tokens[1]
-            THEN (out_ns[-1] - out_ns[1]) / 1e6 / (output_tokens - out_tokens[1]) END AS tpot_after_first_ms,
+            THEN output_ms / (output_tokens - out_tokens[1]) END AS tpot_after_first_ms,
         list_transform(icl_terms, lambda t: {
             'ms': sorted_gaps_ms[CAST(ceil(t.p * len(gaps_ms) - 1e-9) AS BIGINT)], 'limit_ms': t.limit_ms
         }) AS icl_values,
         sorted_gaps_ms[-1] AS icl_max_ms,
         sorted_gaps_ms[CAST(ceil(0.99 * len(gaps_ms) - 1e-9) AS BIGINT)] AS icl_p99_ms,
-        (end_ns - clock_ns) / 1e6 AS e2e_ms,
-        (end_ns - sent_ns) / 1e6 AS e2e_service_ms,
-        -- Lag is ours alone: taken up late, or written late once the connection was there.
-        ((dispatched_ns - coalesce(slot_ns, scheduled_ns))
-            + (sent_ns - CASE WHEN new_connection THEN connected_ns WHEN NOT new_connection THEN dispatched_ns END)) / 1e6
-            AS client_lag_ms
-    FROM clocks c LEFT JOIN chunks k USING (run_id, attempt_id)
+        (end_ns - from_ns) / 1e6 AS e2e_ms,
+        (end_ns - sent_ns) / 1e6 AS e2e_service_ms
+    FROM lagged c LEFT JOIN chunks k USING (run_id, attempt_id)
 ),
 voids AS (
     -- One token or one chunk has no time per token and no gap; that is known, unlike a token count nobody gave.
