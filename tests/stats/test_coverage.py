@@ -49,20 +49,29 @@ def studied(
 @pytest.fixture(scope="module")
 def tapes() -> dict[float, list[coverage_engine.Tape]]:
     return {
-        load: [coverage_engine.record(load, n, (7,), paired=load < 0.8)] for load, n in ((0.5, 60_000), (0.8, 300_000))
+        load: [coverage_engine.record(load, n, (7,), paired=load < 0.8)] for load, n in ((0.5, 40_000), (0.8, 60_000))
     }
 
 
+# The n that plans ask for, as docs/statistics.md has it (a plan takes a pilot of millions).
 @pytest.mark.parametrize(
-    "figure", ["p50", "p95", "gap p95", "good fraction 0.999", "goodput", "cost per token", "p95 ratio"]
+    ("system", "figure", "load", "n", "replications"),
+    [
+        (EXPONENTIAL.name, "p50", 0.5, 235, 150),
+        (EXPONENTIAL.name, "p95", 0.5, 3329, 100),
+        (EXPONENTIAL.name, "gap p95", 0.5, 931, 80),
+        (EXPONENTIAL.name, "good fraction 0.999", 0.5, 19154, 60),
+        (EXPONENTIAL.name, "goodput", 0.5, 376, 150),
+        (EXPONENTIAL.name, "cost per token", 0.5, 376, 150),
+        (EXPONENTIAL.name, "p95 ratio", 0.5, 3826, 150),
+        (coverage_cells.MANY_SERVERS, "p50", 0.8, 2299, 100),
+        (coverage_cells.MANY_SERVERS, "good fraction 0.9", 0.8, 3573, 100),
+    ],
 )
-def test_the_study_at_the_planned_n(figure: str) -> None:
-    n = coverage_cells.plan(EXPONENTIAL.name, figure, 0.5)
-    found = studied(coverage_cells.Cell(EXPONENTIAL.name, figure, 0.5, n, n), 200, (5, 10))
-    assert len(found) == 2
-    for tally in found.values():
-        assert tally.printed >= 0.93 * tally.replications
-        assert tally.held >= 0.90 * tally.printed
+def test_the_study_at_the_planned_n(system: str, figure: str, load: float, n: int, replications: int) -> None:
+    (tally,) = studied(coverage_cells.Cell(system, figure, load, n, n), replications, (5,)).values()
+    assert tally.printed >= 0.93 * replications
+    assert tally.held >= 0.89 * tally.printed
 
 
 @pytest.mark.parametrize(
@@ -73,7 +82,6 @@ def test_the_study_at_the_planned_n(figure: str) -> None:
         ("goodput", 0.5, 186),
         ("p95 ratio", 0.5, 1780),
         ("p50", 0.8, 414),
-        ("good fraction 0.99", 0.8, 8600),
         ("cost per token", 0.8, 932),
     ],
 )
@@ -81,9 +89,9 @@ def test_the_study_on_the_reference_engine(
     figure: str, load: float, n: int, tapes: dict[float, list[coverage_engine.Tape]]
 ) -> None:
     cell = coverage_cells.Cell(coverage_cells.ENGINE, figure, load, n, n)
-    (tally,) = studied(cell, 200, (5,), tapes[load]).values()
+    (tally,) = studied(cell, 120, (5,), tapes[load]).values()
     assert tally.printed >= 0.93 * tally.replications
-    assert tally.held >= 0.89 * tally.printed
+    assert tally.held >= 0.88 * tally.printed
 
 
 def test_plans_of_the_reference_engine_are_read_from_its_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,19 +118,18 @@ def test_plans_of_the_reference_engine_are_read_from_its_pilot(tmp_path: Path, m
 
 
 def test_short_runs_print_few_quantiles() -> None:
-    n = coverage_cells.plan(EXPONENTIAL.name, "p95", 0.5)
-    found = studied(coverage_cells.Cell(EXPONENTIAL.name, "p95", 0.5, n // 40, n), 100, (3,))
+    found = studied(coverage_cells.Cell(EXPONENTIAL.name, "p95", 0.5, 3329 // 40, 3329), 100, (3,))
     assert found[3, AS_PRINTED].printed <= 5
 
 
 # How many replications, and the floor of the coverage: three standard errors of them below 0.95, or thereabouts.
 CLAIMS = {
-    ("hit 0.951", "p95", 420): (150, 0.90),  # a gap in the distribution, right at the quantile
-    ("hit 0.52", "p50", 61): (200, 0.91),
+    ("hit 0.951", "p95", 420): (100, 0.90),  # a gap in the distribution, right at the quantile
+    ("hit 0.52", "p50", 61): (150, 0.91),
     ("M/M/1 0.5 in steps of 10 ms", "p95", 3405): (60, 0.88),  # a step right at the quantile
-    ("M/M/1 0.6", "p95", 1200): (150, 0.90),  # carried by all runs together only
+    ("M/M/1 0.6", "p95", 1200): (100, 0.90),  # carried by all runs together only
     ("M/M/1 0.6, rate drifting ±50%", "p50", 6000): (60, 0.88),
-    ("lognormal, restart CV 5%", "p50", 5000): (150, 0.90),
+    ("lognormal, restart CV 5%", "p50", 5000): (100, 0.89),
 }
 
 
@@ -252,15 +259,6 @@ def test_the_truths_of_many_servers_are_true(servers: int, load: float) -> None:
             assert edge == pytest.approx(limit(p, load))
 
 
-@pytest.mark.parametrize("figure", ["p50", "good fraction 0.9"])
-def test_the_study_on_many_servers(figure: str) -> None:
-    n = coverage_cells.plan(coverage_cells.MANY_SERVERS, figure, 0.8)
-    found = studied(coverage_cells.Cell(coverage_cells.MANY_SERVERS, figure, 0.8, n, n), 150, (5,))
-    (tally,) = found.values()
-    assert tally.printed >= 0.93 * tally.replications
-    assert tally.held >= 0.89 * tally.printed
-
-
 def run(case: object, figure: str, load: float, n: int, k: int, replications: int = 200) -> Cell:
     truth, draw = case  # type: ignore[misc]
     return measure(figure, load, n, k, truth, draw, seed=7, replications=replications)
@@ -268,7 +266,7 @@ def run(case: object, figure: str, load: float, n: int, k: int, replications: in
 
 @pytest.mark.parametrize(
     ("p", "load", "n", "floor"),
-    [(0.5, 0.5, 300, 0.90), (0.5, 0.8, 3000, 0.90), (0.95, 0.5, 3000, 0.90)],
+    [(0.5, 0.8, 3000, 0.90)],
 )
 def test_five_runs_hold_a_settled_quantile(p: float, load: float, n: int, floor: float) -> None:
     cell = run(quantile_case(p, load, n, 5), "quantile", load, n, 5)
@@ -276,8 +274,9 @@ def test_five_runs_hold_a_settled_quantile(p: float, load: float, n: int, floor:
     assert cell.coverage is not None and cell.coverage >= floor
 
 
-@pytest.mark.parametrize(("p", "load", "n"), [(0.95, 0.8, 600), (0.99, 0.8, 600), (0.95, 0.5, 300)])
-@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("p", "load", "n", "k"), [(0.95, 0.8, 600, 1), (0.99, 0.8, 600, 2), (0.95, 0.5, 300, 1), (0.95, 0.8, 600, 5)]
+)
 def test_an_unsettled_quantile_shows_a_lower_bound_that_holds(p: float, load: float, n: int, k: int) -> None:
     n = n // 5 if k == 5 else n  # five runs carry it together
     cell = run(quantile_case(p, load, n, k), "quantile", load, n, k, 100)
@@ -286,9 +285,10 @@ def test_an_unsettled_quantile_shows_a_lower_bound_that_holds(p: float, load: fl
     assert cell.near_bound_coverage is not None and cell.near_bound_coverage >= 0.93
 
 
-@pytest.mark.parametrize("load", [0.5, 0.8])
-@pytest.mark.parametrize("n", [90, 600])
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999])
+@pytest.mark.parametrize(
+    ("share", "n", "load"),
+    [(0.01, 90, 0.8), (0.5, 600, 0.8), (0.9, 90, 0.5), (0.99, 600, 0.5), (0.999, 600, 0.8), (0.9999, 90, 0.8)],
+)
 def test_five_runs_hold_a_good_fraction(share: float, n: int, load: float) -> None:
     cell = run(fraction_case(share, load, n, 5, True), "fraction", load, n, 5)
     held = (cell.coverage or 0.0) * cell.printed_share + (cell.near_bound_coverage or 0.0) * cell.near_bound_share
