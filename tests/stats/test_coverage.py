@@ -49,7 +49,7 @@ def studied(
 @pytest.fixture(scope="module")
 def tapes() -> dict[float, list[coverage_engine.Tape]]:
     return {
-        load: [coverage_engine.record(load, n, (7,), paired=load < 0.8)] for load, n in ((0.5, 40_000), (0.8, 60_000))
+        load: [coverage_engine.record(load, n, (7,), paired=load < 0.8)] for load, n in ((0.5, 30_000), (0.8, 40_000))
     }
 
 
