@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.ledger.builder import MANIFEST, Row, answer, ns, row
 from tests.metrics.conftest import AddRun
 from tfbench.core.errors import UsageError
-from tfbench.core.kinds import OUTPUT_KINDS, VISIBLE_KINDS, ChunkKind
+from tfbench.core.kinds import VISIBLE_KINDS, ChunkKind
 from tfbench.metrics import attempt_figures, counts, outcomes
 
 
@@ -244,21 +244,27 @@ _OUTCOMES = st.sampled_from(["ok", "ok", "ok", "timeout", "rejected", "cancelled
 _ATTEMPTS = st.lists(st.tuples(_CHUNKS, _OUTCOMES, st.none() | st.integers(0, 9)), max_size=8)
 
 
-def _paper(chunks: list[tuple[int, str, int | None]], tokens: int | None) -> dict[str, Any]:
+def _paper(chunks: list[tuple[int, str, int | None]], outcome: str, tokens: int | None) -> dict[str, Any]:
     """The definitions once more, in plain Python over nanoseconds since the schedule."""
     visible = [t for t, kind, _ in chunks if kind in VISIBLE_KINDS]
-    output = [(t, carried) for t, kind, carried in chunks if kind in OUTPUT_KINDS]
+    output = [(t, carried) for t, kind, carried in chunks if kind in VISIBLE_KINDS or (kind == "empty" and carried)]
+    if not output:
+        output = [(t, carried) for t, kind, carried in chunks if kind == "empty" and carried is None]
+    ends = [t for t, kind, _ in chunks if kind == "finish"][:1] or [t for t, kind, _ in chunks if kind == "usage"][-1:]
+    silent = outcome == "ok" and tokens != 0 and not visible
+    came = visible or ([t for t, _ in output] or ends * bool(tokens)) * silent
     gaps = [(b[0] - a[0]) / 1e6 for a, b in itertools.pairwise(output)]
     span = (output[-1][0] - output[0][0]) / 1e6 if len(output) > 1 else None
     first = output[0][1] if output else None
     after = tokens - first if tokens is not None and first is not None else 0
     return {
-        "ttft_ms": visible[0] / 1e6 if visible else None,
+        "ttft_ms": came[0] / 1e6 if came else None,
         "tpot_ms": span / (tokens - 1) if span is not None and tokens is not None and tokens > 1 else None,
         "tpot_after_first_ms": span / after if span is not None and after > 0 else None,
         "icl_max_ms": max(gaps, default=None),
         "n_output_chunks": len(output),
         "one_token_per_chunk": bool(output) and all(carried == 1 for _, carried in output),
+        "shows_nothing": bool(came) and not visible,
     }
 
 
@@ -277,7 +283,7 @@ def test_any_stream_against_plain_python(
     add_run(rows, run_id=name, study_id=name)
     found = _by_attempt(con, name)
     for i, (chunks, outcome, tokens) in enumerate(attempts):
-        wanted = _paper(chunks, tokens)
+        wanted = _paper(chunks, outcome, tokens)
         assert {column: found[i][column] for column in wanted} == pytest.approx(wanted)
         assert found[i]["counted"] is (outcome != "cancelled")
         assert found[i]["good"] is (outcome == "ok" and wanted["ttft_ms"] is not None and wanted["ttft_ms"] <= 100)

@@ -36,4 +36,4 @@ def test_resolve_tokens(
 
 def test_unknown_counts_are_kept_from_before() -> None:
     assert Usage(1, 2, 3, 4).updated(Usage(5, None, 6, None)) == Usage(5, 2, 6, 4)
-    assert Usage(1, 2, 3, 4).updated(Usage(0, 0, 0, 0)) == Usage(0, 0, 0, 0)
+    assert Usage(1, 2, None, 4).updated(Usage(0, 0, 0, 0)) == Usage(1, 2, 0, 4)  # zeros after counts are placeholders

@@ -95,9 +95,9 @@ def test_kinds_of_text_completions(text: str | None, finish: str | None, kind: C
     assert read(completion(text, finish), dialect="openai_completions").chunks == [Chunk(kind, text or "", None)]
 
 
-def test_role_opens_a_choice_only_once_output_has_come() -> None:
+def test_role_opens_a_choice_once() -> None:
     role = chunk({"role": "assistant", "content": ""})
-    assert read(role, role, chunk({"content": "a"}), role).kinds == [ROLE, ROLE, TEXT, EMPTY]
+    assert read(role, role, chunk({"content": "a"}), role).kinds == [ROLE, EMPTY, TEXT, EMPTY]
 
 
 def test_a_whole_message_instead_of_a_delta() -> None:
@@ -105,11 +105,11 @@ def test_a_whole_message_instead_of_a_delta() -> None:
     assert read(whole).chunks == [Chunk(TEXT, "all", None)]
 
 
-def test_log_probabilities_change_nothing() -> None:
+def test_log_probabilities_say_how_many_tokens_came() -> None:
     listed = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}]}
     text = json.dumps({"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": listed, "finish_reason": None}]})
-    assert read(text).chunks == [Chunk(TEXT, "a", None)]
-    assert read(text.replace("-0.1", "-Infinity")).chunks == [Chunk(TEXT, "a", None)]
+    assert read(text).chunks == [Chunk(TEXT, "a", 1)]
+    assert read(text.replace("-0.1", "-Infinity")).chunks == [Chunk(TEXT, "a", 1)]
 
 
 @pytest.mark.parametrize(
