@@ -77,7 +77,11 @@ def resolve_tokens(
     chunks aren't tokens.
     """
     resolved = list(tokens)
-    output = [i for i, kind in enumerate(kinds) if kind in VISIBLE_KINDS or (tokens[i] and kind == ChunkKind.EMPTY)]
+    if output_tokens is None or output_tokens > len(resolved):
+        return resolved
+    output = [i for i, kind in enumerate(kinds) if kind in VISIBLE_KINDS]
+    if any(tokens):
+        output += [i for i, kind in enumerate(kinds) if tokens[i] and kind == ChunkKind.EMPTY]
     if len(output) == output_tokens and {tokens[i] for i in output} <= {None, 1}:
         for i in output:
             resolved[i] = 1

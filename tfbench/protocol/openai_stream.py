@@ -185,34 +185,32 @@ class StreamDecoder:
 
     def _output(self, body: dict[str, Any], choices: list[Any]) -> Chunk:
         """The chunk of an object with choices."""
-        self._plain = False
         self._answered = True
+        self._plain = False
         tokens = usage = None
-        if len(choices) == 1:
+        if len(choices) == 1 and type(choices[0]) is dict:
             choice = choices[0]
-            if type(choice) is dict:
-                index = choice.get("index")
-                kind, text = self._choice(choice, index if type(index) is int else 0)
-                if choice.get("logprobs") or choice.get("token_ids") is not None:
-                    tokens = counted_tokens(choices)
-                if body.get("usage") or body.get("x_groq") or choice.get("usage"):
-                    usage = read_usage(body)
-            else:
-                kind, text = self._choice(choice, 0)
+            index = choice.get("index")
+            kind, text = self._choice(choice, index if type(index) is int else 0)
+            if choice.get("logprobs") or choice.get("token_ids") is not None:
+                tokens = counted_tokens(choices)
+            if body.get("usage") or body.get("x_groq") or choice.get("usage"):
+                usage = read_usage(body)
+            elif kind is _TEXT:
+                # What nearly every event is: text, of which nothing is said.
+                self._base, self._owed = None, 0
+                self._plain = tokens is None and choice.get("finish_reason") is None
+                return Chunk(_TEXT, text, tokens or None)
         else:
             kind, text = self._choices(choices)
             tokens = counted_tokens(choices)
             usage = read_usage(body)
         shown = kind in VISIBLE_KINDS
-        if usage is None or usage.output_tokens is None:
-            if shown or kind is _EMPTY:
-                self._base, self._owed = None, 0
-            single = len(choices) == 1 and kind is _TEXT and tokens is None and usage is None
-            self._plain = single and choices[0].get("finish_reason") is None
         if usage is not None:
             grown = self._account(usage, kind)
-            if tokens is None:
-                tokens = grown
+            tokens = grown if tokens is None else tokens
+        if (shown or kind is _EMPTY) and (usage is None or usage.output_tokens is None):
+            self._base, self._owed = None, 0
         if shown:
             tokens = tokens or None  # what shows something took a token: a 0 there counts nothing
         elif tokens and kind in _SILENT:
