@@ -13,7 +13,7 @@ from tests.ledger.builder import MANIFEST, Row, answer, ns, row
 from tests.metrics.conftest import AddRun
 from tfbench.core.errors import UsageError
 from tfbench.core.kinds import VISIBLE_KINDS, ChunkKind
-from tfbench.metrics import attempt_figures, counts, outcomes
+from tfbench.metrics import attempt_figures, counts, figures, outcomes
 
 
 def _by_attempt(con: duckdb.DuckDBPyConnection, study_id: str = "study-1", **options: Any) -> dict[int, dict[str, Any]]:
@@ -292,3 +292,68 @@ def test_any_stream_against_plain_python(
     assert count["counted"] == count["ok"] + count["bad"] == len(attempts) - count["excluded"]
     assert count["good"] <= count["ok"]
     assert outcomes(con, name)["n"].sum() == len(attempts)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "tokens", "ttft", "tpot", "icl", "n", "shows_nothing"),
+    [
+        # An event that shows nothing, before, between and after what does: no output.
+        ([(5, "empty", None), (50, "text", 1), (60, "text", 1)], 2, 50, 10, 10, 2, False),
+        ([(50, "text", 1), (55, "empty", None), (60, "text", 1)], 2, 50, 10, 10, 2, False),
+        ([(50, "text", 1), (60, "text", 1), (460, "empty", None)], 2, 50, 10, 10, 2, False),
+        ([(50, "text", None), (60, "text", None), (460, "empty", 0)], 2, 50, 10, 10, 2, False),
+        # One that carried a token is output, but not what TTFT waits for.
+        ([(40, "empty", 1), (50, "text", 1), (60, "text", 1)], 3, 50, 10, 10, 3, False),
+        ([(50, "text", 1), (60, "text", 1), (70, "empty", 1)], 3, 50, 10, 10, 3, False),
+        # Nothing shows: from the first output chunk.
+        ([(5, "role", None), (50, "empty", None), (60, "empty", None), (61, "finish", None)], 2, 50, 10, 10, 2, True),
+        ([(5, "empty", None), (50, "empty", 1), (60, "empty", 1)], 2, 50, 10, 10, 2, True),
+        ([(5, "empty", 0), (50, "empty", None), (60, "empty", None)], 2, 50, 10, 10, 2, True),
+        ([(50, "empty", None)], None, 50, None, None, 1, True),
+        # Not even that: with its finish.
+        ([(5, "role", None), (50, "finish", None), (60, "usage", None)], 1, 50, None, None, 0, True),
+        ([(5, "usage", None), (50, "usage", None)], 3, 50, None, None, 0, True),
+        # No token came, or nobody says that one did.
+        ([(5, "empty", None), (50, "finish", None)], 0, None, None, None, 1, False),
+        ([(5, "role", None), (50, "finish", None)], None, None, None, None, 0, False),
+    ],
+)
+def test_chunks_that_show_nothing(
+    con: duckdb.DuckDBPyConnection,
+    add_run: AddRun,
+    chunks: list[tuple[float, str, int | None]],
+    tokens: int | None,
+    ttft: float | None,
+    tpot: float | None,
+    icl: float | None,
+    n: int,
+    shows_nothing: bool,
+) -> None:
+    add_run([row(1, 0, chunks, output_tokens=tokens)])
+    one = _by_attempt(con)[1]
+    found = tuple(one[name] for name in ("ttft_ms", "tpot_ms", "icl_max_ms", "n_output_chunks", "shows_nothing"))
+    assert found == (ttft, tpot, icl, n, shows_nothing)
+    [count] = counts(con, "study-1").to_dict("records")
+    assert (count["shows_nothing"], count["no_finish_reason"]) == (shows_nothing, 1)
+
+
+def test_only_an_ok_answer_begins_with_what_shows_nothing(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([row(1, 0, [(50, "empty", 1)], output_tokens=1, outcome="timeout", finish_reason="stop")])
+    one = _by_attempt(con)[1]
+    assert (one["ttft_ms"], one["ttft_or_inf_ms"], one["shows_nothing"]) == (None, math.inf, False)
+
+
+@pytest.mark.parametrize(
+    ("ends", "says"),
+    [
+        (["ok"] * 20, "100 % of the attempts showed no output"),
+        (["timeout"] * 20, "100 % of the attempts failed"),
+        (["ok"] * 10 + ["timeout"] * 10, "100 % of the attempts failed or showed no output"),
+    ],
+)
+def test_an_answer_without_output_has_not_failed(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun, ends: list[str], says: str
+) -> None:
+    add_run([row(i, i, [(50, "finish", None)], output_tokens=0, outcome=what) for i, what in enumerate(ends)])
+    [reason] = [one["reason"] for one in figures(con, "study-1").to_dict("records") if one["figure"] == "ttft_p50_ms"]
+    assert says in reason and (says + " ") not in reason

@@ -11,7 +11,7 @@ from tfbench.protocol import DIALECTS
 ANTHROPIC = (
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","role":"assistant","content":[],'
     b'"usage":{"input_tokens":9,"output_tokens":1}}}\n\n'
-    b'event: content_block_delta\n'
+    b"event: content_block_delta\n"
     b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n'
 )
 ANTHROPIC_END = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'

@@ -234,7 +234,7 @@ class CallDecoder:
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
             before = len(self._kinds)
             # Its bytes had all come by the last read.
-            self._read(*self._last, b"\n\n")
+            self._read(*self._last, b"\n" if tail.endswith(b"\n") else b"\n\n")
             made = self._kinds[before:]
             if made and made[-1] == _CODE[ChunkKind.ERROR]:
                 self._keep(tail)
