@@ -249,7 +249,7 @@ def standing_notes(data: ReportData) -> list[str]:
             "answers that showed no text, so that their TTFT is that of their first chunk",
             {c.load: c.shows_nothing for c in data.counts},
         ),
-        ("ok, ended by the end mark without a finish_reason", {c.load: c.no_finish_reason for c in data.counts}),
+        ("ok, though no finish_reason came", {c.load: c.no_finish_reason for c in data.counts}),
         ("excluded by the manifest's accounting", {c.load: c.excluded for c in data.counts}),
     ):
         places = ", ".join(f"{n:,} at {load.label}" for load, n in counted.items() if n)
