@@ -31,8 +31,8 @@ def processes(rows: Sequence[Row]) -> Iterator[str]:
     least = min(row["replications"] for row in rows)
     yield f"What real serving shows besides, {least:,} replications a cell: coverage among printed / share printed, in"
     yield "percent. The last two columns: the geometric mean of the runs' own quantiles, unguarded. `answered` is the"
-    yield "fraction that didn't fail; of bursts two bounds are shown only where enough were seen. A warm-up that leaks and"
-    yield "repeats that follow one another no interval covers; they are told (above)."
+    yield "fraction that didn't fail; of bursts two bounds are shown only where enough were seen. A warm-up that leaks"
+    yield "and repeats that follow one another no interval covers; they are told (above)."
     yield ""
     yield "| process | figure | n a run | K = 3 | K = 5 | K = 10 | t on log of runs, K = 5 | K = 10 |"
     yield "|---|---|---|---|---|---|---|---|"

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 
 import tfbench
-from tfbench.core.kinds import OUTPUT_KINDS
+from tfbench.core.kinds import VISIBLE_KINDS
 from tfbench.engine.config import EngineConfig
 from tfbench.engine.process import start_engine
 from tfbench.engine.step_time import StepTime
@@ -62,8 +62,8 @@ def measure(rate: float, tokens: int, duration: float, seed: int) -> dict[str, o
     inside = 0
     for request_id, times, kinds, blurs in rows:
         chunks = sent[request_id]
-        left = [t + shift for t, kind in zip(chunks["sent_ns"], chunks["kind"], strict=True) if kind in OUTPUT_KINDS]
-        came = [(t, b) for t, kind, b in zip(times, kinds, blurs, strict=True) if kind in OUTPUT_KINDS]
+        left = [t + shift for t, kind in zip(chunks["sent_ns"], chunks["kind"], strict=True) if kind in VISIBLE_KINDS]
+        came = [(t, b) for t, kind, b in zip(times, kinds, blurs, strict=True) if kind in VISIBLE_KINDS]
         assert len(left) == len(came)
         ttft.append(came[0][0] - left[0])
         icl += [(b[0] - a[0]) - (d - c) for a, b, c, d in zip(came, came[1:], left, left[1:], strict=False)]

@@ -71,15 +71,15 @@ def captured_cases() -> Iterator[Case]:
     name = "openai__test_chat_streaming"
     yield with_body(name, captures.cassette(name), _with_text_of(name, "t" * 194 + "u", (10, 0, 50, None)))
     for name, output_tokens in ANTHROPIC.items():
-        # Another protocol: its events say nothing to us but the usage in the last but one.
+        # Another API: its events say nothing to us but the usage in the last but one, and whose they are.
         data = captures.cassette(name)
         kinds = "c" * (data.count(b"\n\n") - 2) + "uc"
         kept = b'{"type":"message_start"'
-        expected = Expected("stream_error", kinds, usage=output_tokens, raw=kept, says="without finish_reason")
+        expected = Expected("stream_error", kinds, usage=output_tokens, raw=kept, says="Anthropic's Messages API")
         yield with_body(name, data, expected)
     name = "ollama__test_ollama_streaming_chat_legacy"
     data = captures.cassette(name)
-    expected = Expected("stream_error", raw=data[:60], says="isn't JSON")
+    expected = Expected("stream_error", raw=data[:60], says="Ollama's own API")
     yield with_body(name, data, expected, content_type=b"application/x-ndjson")
     yield from _bodies()
 

@@ -258,4 +258,4 @@ def _ends() -> Iterator[Case]:
     yield with_body("pings and nothing else", b": ping\n\n" * 3, Expected("stream_error", "ccc", says=NO_END))
     yield with_body("nothing", b"", Expected("stream_error", says="empty"))
     yield with_body("white space", b" \n \r\n", Expected("stream_error"))
-    yield with_body("end mark alone", DONE, Expected("ok"))
+    yield with_body("end mark alone", DONE, Expected("stream_error", says="no choices"))

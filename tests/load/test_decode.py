@@ -14,7 +14,7 @@ from tests.load.rig import make_call
 from tfbench.load import decode as decoding
 from tfbench.load.call import EXACT, FRAMED, INEXACT, Call, Ending
 from tfbench.load.decode import KIND_NAMES, Decoded, decode
-from tfbench.load.stamps import to_stamp
+from tfbench.load.stamps import ns_of, to_stamp
 
 texts = st.one_of(
     st.text(max_size=6), st.sampled_from([" a", " b", "", '"', "\\", "\n", '","x":"', "ü", "~some other text~"])
@@ -123,3 +123,86 @@ def test_usage_between_events_alike_counts_only_what_came_since() -> None:
     tokens = array("i")
     tokens.frombytes(fast.tokens)
     assert tokens.tolist() == [-1, -1, -1, -1, 1]
+
+
+def columns(decoded: Decoded) -> list[tuple[str, int, int, int, bool]]:
+    """Kind, user, kernel and lower ns of each chunk, and whether its stamp is its own."""
+    user, lower = array("q"), array("q")
+    user.frombytes(decoded.user)
+    lower.frombytes(decoded.lower)
+    stamps = [ns_of(decoded.stamps[i : i + 16]) for i in range(0, len(decoded.stamps), 16)]
+    kinds = [KIND_NAMES[code] for code in decoded.kinds]
+    return [*zip(kinds, user, stamps, lower, map(bool, decoded.exact), strict=True)]
+
+
+BODY = json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("end_kernel_ns", "last", "chunk"),
+    [
+        # The close ends it: its last bytes say when it came, however long the close took.
+        (0, EXACT, ("text", 3, 8, 2, True)),
+        (0, INEXACT, ("text", 3, 8, 2, False)),
+        # The framing ends it.
+        (950, EXACT, ("text", 900, 950, 2, True)),
+    ],
+)
+def test_when_an_unstreamed_answer_came(end_kernel_ns: int, last: int, chunk: tuple[str, int, int, int, bool]) -> None:
+    call = call_of([BODY[:9], BODY[9:20], BODY[20:]], [EXACT, EXACT, last])
+    call.content_type, call.end_ns, call.end_kernel_ns = b"application/json", 900, end_kernel_ns
+    assert columns(decode(call, "openai_chat")) == [chunk]
+
+
+@pytest.mark.parametrize("last", [b"\n", b""])
+def test_when_the_last_event_came_that_only_the_close_ended(last: bytes) -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}'
+    call = call_of([event + b"\n\n", event + last])
+    call.end_ns = 900
+    assert columns(decode(call, "openai_chat")) == [("text", 1, 6, 0, True), ("text", 2, 7, 1, True)]
+
+
+def event(text: str | None, n: int | None = None, **fields: Any) -> bytes:
+    counted = {} if n is None else {"usage": {"prompt_tokens": 5, "completion_tokens": n}}
+    delta = {} if text is None else {"content": text}
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta | fields}], **counted}).encode() + b"\n\n"
+
+
+ROLE, BARE = event("", role="assistant"), event("")
+
+
+@pytest.mark.parametrize(
+    ("events", "counts"),
+    [
+        ([ROLE, event("a"), event("b")], [0, 1, 2]),
+        # What shows nothing isn't output beside what does.
+        ([BARE, event("a"), BARE, event("b")], [0, 1, 1, 2]),
+        ([ROLE, event(None), event(None), event("a")], [0, 0, 1, 1]),
+        # But for what is known to have carried a token.
+        ([event("", 1), event("a", 2), event("", 3), event("", 3)], [1, 2, 3, 3]),
+        ([event("", 0), event("", 1), event("a", 2)], [0, 1, 2]),
+        ([event("", 1, role="assistant"), event("a", 1), event("b", 2)], [0, 1, 2]),
+        ([event("", 1, role="assistant"), event("a", 2), event("b", 3)], [0, 2, 3]),
+        # Where nothing shows, all but a first, which opens many streams, may be output.
+        ([ROLE, BARE, BARE, BARE], [0, 0, 1, 2]),
+        ([b": ping\n\n", BARE, b"data: {}\n\n", BARE], [0, 0, 0, 1]),
+    ],
+)
+def test_output_chunks_are_counted_as_they_come(events: list[bytes], counts: list[int]) -> None:
+    call = call_of([])
+    counter = decoding.OutputCounter(call, "openai_chat")
+    found = []
+    for i, data in enumerate(events):
+        call.reads.append((i, to_stamp(i), i, EXACT, data, 0))
+        found.append(counter.count())
+    assert found == counts
+    call.reads.clear()
+    together = decoding.OutputCounter(call_of([b"".join(events)]), "openai_chat")
+    assert together.count() == counts[-1]
+
+
+def test_a_role_that_carried_tokens_is_output() -> None:
+    decoded = decode(call_of([event("", 1, role="assistant"), event("a", 2), event("b", 3)]), "openai_chat")
+    tokens = array("i")
+    tokens.frombytes(decoded.tokens)
+    assert ([KIND_NAMES[code] for code in decoded.kinds], tokens.tolist()) == (["empty", "text", "text"], [1, 1, 1])

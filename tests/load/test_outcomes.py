@@ -109,6 +109,34 @@ CASES: dict[str, tuple[list[Step], str, str | None]] = {
         None,
     ),
     "usage first, then nothing": (stream(usage(2)), "stream_error", None),
+    "end mark alone": (stream(DONE), "stream_error", "no choices"),
+    "end mark alone, left open": ([STREAM_HEAD, framed(DONE), 3.0], "stream_error", "no choices"),
+    "usage and end mark": (stream(usage(0), DONE), "stream_error", "no choices"),
+    "choices always empty": (stream(sse({"choices": []}), sse({"choices": []}), DONE), "stream_error", "no choices"),
+    "comments and end mark": (stream(b": ping\n\n", b": ping\n\n", DONE), "stream_error", "no choices"),
+    "role and end mark": (stream(delta("", role="assistant"), DONE), "ok", None),
+    "503 in gzip": (
+        reply("503 No", gzip.compress(b'{"error":{"message":"model is loading"}}'), "a/b", "Content-Encoding: gzip"),
+        "rejected",
+        "HTTP 503: model is loading",
+    ),
+    "400 in an unknown coding": (
+        reply("400 No", b"\x1b[31m\x00", "text/plain", "Content-Encoding: lzw"),
+        "http_error",
+        "HTTP 400: body encoded as lzw",
+    ),
+    "Ollama's own API": (
+        reply(
+            "200 OK", b'{"message":{"content":"a"},"done":false}\n{"message":{},"done":true}\n', "application/x-ndjson"
+        ),
+        "stream_error",
+        "Ollama's own API",
+    ),
+    "Anthropic's own API": (
+        stream(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n'),
+        "stream_error",
+        "Anthropic's Messages API",
+    ),
 }
 
 

@@ -182,6 +182,22 @@ def test_planned_cancellation_after_chunks(tmp_path: Path) -> None:
     assert result.texts[1]["output"] == "t0t1t2"
 
 
+def silent(index: int, request: bytes) -> Iterable[Step]:
+    """Something that shows nothing, then eight tokens 100 ms apart, of which the even ones show nothing either."""
+    bare = delta("")
+    shown = [framed(delta(f"t{n}") if n % 2 else bare) for n in range(8)]
+    del index, request
+    return [STREAM_HEAD, framed(bare), *(step for one in shown for step in (one, 0.1)), *stream()[1:]]
+
+
+def test_chunks_that_show_nothing_bring_no_cancellation_nearer(tmp_path: Path) -> None:
+    with serving(silent) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        result = put_through(make_job(url, tmp_path, schedule(0, 10), workload=Cancelled(), cancel_after_chunks=3))
+    assert result.outcomes == ["stream_error", "cancelled"]
+    assert result.texts[1]["output"] == "t1t3t5"
+
+
 def test_one_that_ends_before_its_cancellation_keeps_its_outcome(tmp_path: Path) -> None:
     with serving(ok_script) as server:
         job = make_job(

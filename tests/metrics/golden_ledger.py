@@ -14,7 +14,8 @@ Where the definitions leave a choice, the reading an auditor would take, used th
     would be a figure nobody measured. Then it is null, and on an `ok` attempt met vacuously.
  3. TPOT null because output_tokens is *unknown* is not vacuous: a server that hides its counts hasn't shown
     that it met the limit. The term is not met. Vacuous stays for one token or one chunk, as written.
- 4. TTFT over quantiles: an `ok` attempt that never showed anything counts as +inf, as a failed one does.
+ 4. TTFT over quantiles: an `ok` attempt that shows nothing though tokens came has its first output chunk; without
+    any token it counts as +inf, as a failed one does.
  5. TPOT over quantiles: a bad attempt without a TPOT is +inf (else failures leave the denominator in silence);
     an `ok` one without (one token, one chunk, unknown count) is left out, and n says so.
  6. ICL and ITL quantiles pool the gaps that were seen in counted attempts, bad ones included; no gap is invented.
@@ -91,10 +92,10 @@ A_ROWS = (
                   e2e=313, e2e_service=309.7, lag=0.3, counted=True, in_window=True, good=True)),
     Row(7, "zero text: only empty deltas", "measure", 1300, 1300.1, 1300.6, 1462, prompt=60, out=3,
         chunks=(role(1390), empty(1400, 1), empty(1430, 1), empty(1460, 1), finish(1461), usage(1462)),
-        # nothing visible: ttft null, not met; tpot 60/2 (empty chunks are output); aft 60/2; e2e 162; 161.4;
-        # lag 0.1+0.5
-        want=Want(tpot=30, after_first=30, gaps=(30, 30), one_token=True,
-                  e2e=162, e2e_service=161.4, lag=0.6, counted=True, in_window=True)),
+        # nothing visible, so from the first output chunk: ttft 1400-1300; svc 1400-1300.6; tpot 60/2 (each carried a
+        # token); aft 60/2; e2e 162; 161.4; lag 0.1+0.5
+        want=Want(ttft=100, ttft_service=99.4, tpot=30, after_first=30, gaps=(30, 30), one_token=True,
+                  e2e=162, e2e_service=161.4, lag=0.6, counted=True, in_window=True, good=True)),
     Row(8, "one token", "measure", 1400, 1400.1, 1400.2, 1460, prompt=70, out=1,
         chunks=(text(1450, 1), finish(1451), usage(1452)),
         # ttft 50; svc 49.8; tpot 0/0: null; no gap: both met vacuously; e2e 60; 59.8; lag 0.1+0.1
@@ -213,10 +214,10 @@ e2e_ms = { max = 2000 }
 """ + ACCOUNTING,
     # counted: 4-18 (15 rows), 20, 22, 23, 24, 25 = 20. 50 % of 20 is rank 10, 95 % rank 19, 99 % rank 20 (19.8).
     figures={
-        # 14 finite, 6 inf (7 12 14 15 16 25): 50 70 80 90 110 120 130 140 150 [200] 300 400 500 500.000001 inf...
-        "ttft_p50_ms": 200, "ttft_p95_ms": None, "ttft_p99_ms": None,
-        # 49.8 69.8 79.8 89.6 106.7 119.8 129.7 139.5 149.7 [199.8] 299.8 399.7 499.6 499.800001 inf...
-        "ttft_service_p50_ms": 199.8, "ttft_service_p95_ms": None, "ttft_service_p99_ms": None,
+        # 15 finite, 5 inf (12 14 15 16 25): 50 70 80 90 100 110 120 130 140 [150] 200 300 400 500 500.000001 inf...
+        "ttft_p50_ms": 150, "ttft_p95_ms": None, "ttft_p99_ms": None,
+        # 49.8 69.8 79.8 89.6 99.4 106.7 119.8 129.7 139.5 [149.7] 199.8 299.8 399.7 499.6 499.800001 inf...
+        "ttft_service_p50_ms": 149.7, "ttft_service_p95_ms": None, "ttft_service_p99_ms": None,
         # 20 less 8, 20, 22 = 17: 7.03 10 22.2 30 40 45 49.5 50 [50], then 8 inf (12 14-18 24 25); rank 8.5 -> 9;
         # 16.15 -> 17: inf
         "tpot_p50_ms": 50, "tpot_p95_ms": None, "tpot_p99_ms": None,
@@ -233,16 +234,16 @@ e2e_ms = { max = 2000 }
         "throughput_requests_per_s": 3.33333333333333,
         # their tokens 2+3+4+9+10+3+1+31+5+3+2+12 = 85; 85/3.6
         "throughput_output_tokens_per_s": 23.6111111111111,
-        # good among them: 2 3 4 6 8 10 11 13 20 = 9; 9/3.6
-        "goodput_requests_per_s": 2.5,
-        # good and counted: 4 6 8 10 11 13 20 23 = 8 of 20
-        "good_fraction": 0.4,
-        # 2+3+4+10+1+5+3+2+12 = 42; 42/3.6
-        "qualified_output_tokens_per_s": 11.6666666666667,
-        # 0.006 * 1e6 / 42 = 6000/42
-        "cost_per_million_qualified_tokens": 142.857142857143,
+        # good among them: 2 3 4 6 7 8 10 11 13 20 = 10; 10/3.6
+        "goodput_requests_per_s": 2.77777777777778,
+        # good and counted: 4 6 7 8 10 11 13 20 23 = 9 of 20
+        "good_fraction": 0.45,
+        # 2+3+4+10+3+1+5+3+2+12 = 45; 45/3.6
+        "qualified_output_tokens_per_s": 12.5,
+        # 0.006 * 1e6 / 45 = 6000/45
+        "cost_per_million_qualified_tokens": 133.333333333333,
     },
-    qualified_input=601,  # 11+20+30+50+70+90+100+110+120
+    qualified_input=661,  # 11+20+30+50+60+70+90+100+110+120
     vacuous=2,  # 8 and 20 (two terms each)
     outcomes={
         ("warmup", "ok"): 3,

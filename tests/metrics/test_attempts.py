@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.ledger.builder import MANIFEST, Row, answer, ns, row
 from tests.metrics.conftest import AddRun
 from tfbench.core.errors import UsageError
-from tfbench.core.kinds import OUTPUT_KINDS, VISIBLE_KINDS, ChunkKind
-from tfbench.metrics import attempt_figures, counts, outcomes
+from tfbench.core.kinds import VISIBLE_KINDS, ChunkKind
+from tfbench.metrics import attempt_figures, counts, figures, outcomes
 
 
 def _by_attempt(con: duckdb.DuckDBPyConnection, study_id: str = "study-1", **options: Any) -> dict[int, dict[str, Any]]:
@@ -244,21 +244,27 @@ _OUTCOMES = st.sampled_from(["ok", "ok", "ok", "timeout", "rejected", "cancelled
 _ATTEMPTS = st.lists(st.tuples(_CHUNKS, _OUTCOMES, st.none() | st.integers(0, 9)), max_size=8)
 
 
-def _paper(chunks: list[tuple[int, str, int | None]], tokens: int | None) -> dict[str, Any]:
+def _paper(chunks: list[tuple[int, str, int | None]], outcome: str, tokens: int | None) -> dict[str, Any]:
     """The definitions once more, in plain Python over nanoseconds since the schedule."""
     visible = [t for t, kind, _ in chunks if kind in VISIBLE_KINDS]
-    output = [(t, carried) for t, kind, carried in chunks if kind in OUTPUT_KINDS]
+    output = [(t, carried) for t, kind, carried in chunks if kind in VISIBLE_KINDS or (kind == "empty" and carried)]
+    if not output:
+        output = [(t, carried) for t, kind, carried in chunks if kind == "empty" and carried is None]
+    ends = [t for t, kind, _ in chunks if kind == "finish"][:1] or [t for t, kind, _ in chunks if kind == "usage"][-1:]
+    silent = outcome == "ok" and tokens != 0 and not visible
+    came = visible or ([t for t, _ in output] or ends * bool(tokens)) * silent
     gaps = [(b[0] - a[0]) / 1e6 for a, b in itertools.pairwise(output)]
     span = (output[-1][0] - output[0][0]) / 1e6 if len(output) > 1 else None
     first = output[0][1] if output else None
     after = tokens - first if tokens is not None and first is not None else 0
     return {
-        "ttft_ms": visible[0] / 1e6 if visible else None,
+        "ttft_ms": came[0] / 1e6 if came else None,
         "tpot_ms": span / (tokens - 1) if span is not None and tokens is not None and tokens > 1 else None,
         "tpot_after_first_ms": span / after if span is not None and after > 0 else None,
         "icl_max_ms": max(gaps, default=None),
         "n_output_chunks": len(output),
         "one_token_per_chunk": bool(output) and all(carried == 1 for _, carried in output),
+        "shows_nothing": bool(came) and not visible,
     }
 
 
@@ -277,7 +283,7 @@ def test_any_stream_against_plain_python(
     add_run(rows, run_id=name, study_id=name)
     found = _by_attempt(con, name)
     for i, (chunks, outcome, tokens) in enumerate(attempts):
-        wanted = _paper(chunks, tokens)
+        wanted = _paper(chunks, outcome, tokens)
         assert {column: found[i][column] for column in wanted} == pytest.approx(wanted)
         assert found[i]["counted"] is (outcome != "cancelled")
         assert found[i]["good"] is (outcome == "ok" and wanted["ttft_ms"] is not None and wanted["ttft_ms"] <= 100)
@@ -286,3 +292,68 @@ def test_any_stream_against_plain_python(
     assert count["counted"] == count["ok"] + count["bad"] == len(attempts) - count["excluded"]
     assert count["good"] <= count["ok"]
     assert outcomes(con, name)["n"].sum() == len(attempts)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "tokens", "ttft", "tpot", "icl", "n", "shows_nothing"),
+    [
+        # An event that shows nothing, before, between and after what does: no output.
+        ([(5, "empty", None), (50, "text", 1), (60, "text", 1)], 2, 50, 10, 10, 2, False),
+        ([(50, "text", 1), (55, "empty", None), (60, "text", 1)], 2, 50, 10, 10, 2, False),
+        ([(50, "text", 1), (60, "text", 1), (460, "empty", None)], 2, 50, 10, 10, 2, False),
+        ([(50, "text", None), (60, "text", None), (460, "empty", 0)], 2, 50, 10, 10, 2, False),
+        # One that carried a token is output, but not what TTFT waits for.
+        ([(40, "empty", 1), (50, "text", 1), (60, "text", 1)], 3, 50, 10, 10, 3, False),
+        ([(50, "text", 1), (60, "text", 1), (70, "empty", 1)], 3, 50, 10, 10, 3, False),
+        # Nothing shows: from the first output chunk.
+        ([(5, "role", None), (50, "empty", None), (60, "empty", None), (61, "finish", None)], 2, 50, 10, 10, 2, True),
+        ([(5, "empty", None), (50, "empty", 1), (60, "empty", 1)], 2, 50, 10, 10, 2, True),
+        ([(5, "empty", 0), (50, "empty", None), (60, "empty", None)], 2, 50, 10, 10, 2, True),
+        ([(50, "empty", None)], None, 50, None, None, 1, True),
+        # Not even that: with its finish.
+        ([(5, "role", None), (50, "finish", None), (60, "usage", None)], 1, 50, None, None, 0, True),
+        ([(5, "usage", None), (50, "usage", None)], 3, 50, None, None, 0, True),
+        # No token came, or nobody says that one did.
+        ([(5, "empty", None), (50, "finish", None)], 0, None, None, None, 1, False),
+        ([(5, "role", None), (50, "finish", None)], None, None, None, None, 0, False),
+    ],
+)
+def test_chunks_that_show_nothing(
+    con: duckdb.DuckDBPyConnection,
+    add_run: AddRun,
+    chunks: list[tuple[float, str, int | None]],
+    tokens: int | None,
+    ttft: float | None,
+    tpot: float | None,
+    icl: float | None,
+    n: int,
+    shows_nothing: bool,
+) -> None:
+    add_run([row(1, 0, chunks, output_tokens=tokens)])
+    one = _by_attempt(con)[1]
+    found = tuple(one[name] for name in ("ttft_ms", "tpot_ms", "icl_max_ms", "n_output_chunks", "shows_nothing"))
+    assert found == (ttft, tpot, icl, n, shows_nothing)
+    [count] = counts(con, "study-1").to_dict("records")
+    assert (count["shows_nothing"], count["no_finish_reason"]) == (shows_nothing, 1)
+
+
+def test_only_an_ok_answer_begins_with_what_shows_nothing(con: duckdb.DuckDBPyConnection, add_run: AddRun) -> None:
+    add_run([row(1, 0, [(50, "empty", 1)], output_tokens=1, outcome="timeout", finish_reason="stop")])
+    one = _by_attempt(con)[1]
+    assert (one["ttft_ms"], one["ttft_or_inf_ms"], one["shows_nothing"]) == (None, math.inf, False)
+
+
+@pytest.mark.parametrize(
+    ("ends", "says"),
+    [
+        (["ok"] * 20, "100 % of the attempts showed no output"),
+        (["timeout"] * 20, "100 % of the attempts failed"),
+        (["ok"] * 10 + ["timeout"] * 10, "100 % of the attempts failed or showed no output"),
+    ],
+)
+def test_an_answer_without_output_has_not_failed(
+    con: duckdb.DuckDBPyConnection, add_run: AddRun, ends: list[str], says: str
+) -> None:
+    add_run([row(i, i, [(50, "finish", None)], output_tokens=0, outcome=what) for i, what in enumerate(ends)])
+    [reason] = [one["reason"] for one in figures(con, "study-1").to_dict("records") if one["figure"] == "ttft_p50_ms"]
+    assert says in reason and (says + " ") not in reason

@@ -95,9 +95,9 @@ def test_kinds_of_text_completions(text: str | None, finish: str | None, kind: C
     assert read(completion(text, finish), dialect="openai_completions").chunks == [Chunk(kind, text or "", None)]
 
 
-def test_role_opens_a_choice_only_once_output_has_come() -> None:
+def test_role_opens_a_choice_once() -> None:
     role = chunk({"role": "assistant", "content": ""})
-    assert read(role, role, chunk({"content": "a"}), role).kinds == [ROLE, ROLE, TEXT, EMPTY]
+    assert read(role, role, chunk({"content": "a"}), role).kinds == [ROLE, EMPTY, TEXT, EMPTY]
 
 
 def test_a_whole_message_instead_of_a_delta() -> None:
@@ -105,11 +105,11 @@ def test_a_whole_message_instead_of_a_delta() -> None:
     assert read(whole).chunks == [Chunk(TEXT, "all", None)]
 
 
-def test_log_probabilities_change_nothing() -> None:
+def test_log_probabilities_say_how_many_tokens_came() -> None:
     listed = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}]}
     text = json.dumps({"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": listed, "finish_reason": None}]})
-    assert read(text).chunks == [Chunk(TEXT, "a", None)]
-    assert read(text.replace("-0.1", "-Infinity")).chunks == [Chunk(TEXT, "a", None)]
+    assert read(text).chunks == [Chunk(TEXT, "a", 1)]
+    assert read(text.replace("-0.1", "-Infinity")).chunks == [Chunk(TEXT, "a", 1)]
 
 
 @pytest.mark.parametrize(
@@ -250,6 +250,176 @@ def test_later_usage_completes_earlier() -> None:
     first = {**usage(1), "prompt_tokens_details": {"cached_tokens": 4}}
     result = read(chunk({"content": "a"}, usage=first), json.dumps({"choices": [], "usage": usage(2)}))
     assert result.decoder.usage == Usage(5, 4, 2, None)
+
+
+ROLE_EMPTY = {"role": "assistant", "content": ""}
+LOGPROBS = {"content": [{"token": "", "logprob": -0.1}]}
+
+
+def shape(text: str | None, n: int | None = None, finish: str | None = None, **choice: Any) -> str:
+    """A chunk of this text, with a count so far and other fields of its choice."""
+    counted = {} if n is None else {"usage": usage(n)}
+    delta = {} if text is None else {"content": text}
+    return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish, **choice}], **counted})
+
+
+def counted_role(n: int) -> str:
+    return chunk(ROLE_EMPTY, usage=usage(n))
+
+
+@pytest.mark.parametrize(
+    ("objects", "kinds", "tokens"),
+    [
+        # Nothing says that it carried a token.
+        ([shape(""), shape("a")], [EMPTY, TEXT], [None, None]),
+        ([shape("", logprobs=None), shape("", logprobs={"content": []})], [EMPTY, EMPTY], [None, None]),
+        ([shape("", token_ids=None), shape("", token_ids=[])], [EMPTY, EMPTY], [None, 0]),
+        ([shape("", 0), shape("a", 1)], [EMPTY, TEXT], [0, 1]),
+        # A count that rose with it, token ids, log probabilities.
+        ([counted_role(0), shape("", 1), shape("a", 2)], [ROLE, EMPTY, TEXT], [0, 1, 1]),
+        ([shape("", token_ids=[7]), shape("", token_ids=[8, 9])], [EMPTY, EMPTY], [1, 2]),
+        ([shape("", logprobs=LOGPROBS), shape("a", logprobs=LOGPROBS)], [EMPTY, TEXT], [1, 1]),
+        ([shape("", logprobs={"tokens": ["", ""], "token_logprobs": [0, 0]})], [EMPTY], [2]),
+        # With the finish or the role as well.
+        ([shape("a", 1), shape("", 2, "stop")], [TEXT, EMPTY], [1, 1]),
+        ([shape("a", 1), shape(None, 1, "stop")], [TEXT, USAGE], [1, 0]),
+        ([shape("a"), shape("", finish="stop", token_ids=[2])], [TEXT, EMPTY], [None, 1]),
+        ([chunk(ROLE_EMPTY), shape("", 3, "length")], [ROLE, EMPTY], [None, 3]),
+        # White space is output.
+        ([shape(" "), shape("\n\n"), shape("\u200b")], [TEXT, TEXT, TEXT], [None] * 3),
+        # A count that comes with the role tells of the chunk that follows...
+        ([counted_role(1), shape("a", 1), shape("b", 2)], [ROLE, TEXT, TEXT], [None, 1, 1]),
+        # ... unless that has one of its own: see test_a_role_that_carried_tokens.
+        ([counted_role(1), shape("a", 2)], [ROLE, TEXT], [None, 1]),
+        # Zeros beside what is shown count nothing, and what follows them nothing sure.
+        (
+            [counted_role(0), shape("a", 0), shape("b", 0), shape(None, 2, "stop")],
+            [ROLE, TEXT, TEXT, USAGE],
+            [0] + [None] * 3,
+        ),
+        ([shape("a", 1), shape("b", 1), shape("c", 3), shape("", 4)], [TEXT, TEXT, TEXT, USAGE], [1, None, None, None]),
+        ([shape("a", 0), shape("b", 1), shape(None, 2, "stop")], [TEXT, TEXT, USAGE], [None] * 3),
+        ([shape("a", token_ids=[])], [TEXT], [None]),
+        # Only a count that stood right before says what came since.
+        ([shape("a"), shape("", 2), shape("", 3)], [TEXT, USAGE, EMPTY], [None, None, 1]),
+    ],
+)
+def test_what_shows_nothing_is_counted_on_evidence(
+    objects: list[str], kinds: list[ChunkKind], tokens: list[int | None]
+) -> None:
+    result = read(*objects)
+    assert (result.kinds, result.tokens, result.decoder.role_tokens > 0) == (
+        kinds,
+        tokens,
+        objects == [counted_role(1), shape("a", 2)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("objects", "role_tokens"),
+    [
+        ([counted_role(1), shape("a", 2), shape("b", 3)], 1),
+        ([counted_role(2), shape("", 3)], 2),
+        ([counted_role(1), shape(None, 1, "stop")], 1),
+        ([counted_role(1), shape("a", 1), shape("b", 2)], 0),
+        ([counted_role(1), shape("a"), shape("b", 3)], 0),
+        ([counted_role(0), shape("a", 1)], 0),
+    ],
+)
+def test_a_role_that_carried_tokens(objects: list[str], role_tokens: int) -> None:
+    assert read(*objects).decoder.role_tokens == role_tokens
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        lambda counts: {"usage": counts},
+        lambda counts: {"x_groq": {"id": "r", "usage": counts}},
+        lambda counts: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": counts}]},
+        lambda counts: {
+            "usage": None,
+            "choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": counts}],
+        },
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"prompt_tokens_details": None}, {"input_tokens": 0, "output_tokens": 0}])
+def test_where_usage_stands(where: Any, more: dict[str, Any]) -> None:
+    ends = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]} | where(usage(2, 7) | more)
+    result = read(chunk({"content": "a"}), chunk({"content": "b"}), json.dumps(ends))
+    assert (result.decoder.usage, result.kinds) == (Usage(7, None, 2, None), [TEXT, TEXT, USAGE])
+
+
+COUNTS = {"prompt_tokens": 100, "completion_tokens": 9}
+CACHED = Usage(100, 64, 9, None)
+
+
+@pytest.mark.parametrize(
+    ("reported", "read_as"),
+    [
+        (COUNTS | {"prompt_tokens_details": {"cached_tokens": 64}}, CACHED),
+        (COUNTS | {"prompt_tokens_details": {"cached_tokens": 64, "text_tokens": 0}, "input_tokens": 0}, CACHED),
+        (COUNTS | {"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36}, CACHED),
+        (COUNTS | {"cached_tokens": 64}, CACHED),
+        (COUNTS | {"cache_read_input_tokens": 64, "cache_creation_input_tokens": 0}, CACHED),
+        (COUNTS | {"prompt_tokens_details": {"cached_tokens": 0}, "cache_read_input_tokens": 64}, CACHED),
+        ({"input_tokens": 100, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 64}}, CACHED),
+        (
+            {"prompt_tokens": 0, "completion_tokens": 0, "input_tokens": 100, "output_tokens": 9},
+            Usage(100, None, 9, None),
+        ),
+        ({"promptTokens": 100, "completionTokens": 9, "cachedInputTokens": 64}, CACHED),
+        (COUNTS | {"prompt_tokens_details": {"cached_tokens": None}}, Usage(100, None, 9, None)),
+        (COUNTS | {"prompt_tokens_details": [64], "cached_tokens": "64"}, Usage(100, None, 9, None)),
+        (COUNTS | {"cached_tokens": 0}, Usage(100, 0, 9, None)),
+        (COUNTS | {"output_tokens_details": {"reasoning_tokens": 5}}, Usage(100, None, 9, 5)),
+        (COUNTS | {"completion_tokens_details": {"reasoning_tokens": 5, "audio_tokens": 0}}, Usage(100, None, 9, 5)),
+        (
+            COUNTS | {"reasoning_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 0}},
+            Usage(100, None, 9, 5),
+        ),
+        ({"completion_tokens_details": {"reasoning_tokens": None}, "cached_tokens": -1}, None),
+    ],
+)
+def test_usage_under_every_name(reported: dict[str, Any], read_as: Usage | None) -> None:
+    assert read(json.dumps({"choices": [], "usage": reported})).decoder.usage == read_as
+    body = json.dumps({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "usage": reported})
+    assert DIALECTS["openai_chat"].decode_body(body.encode()).usage == read_as
+
+
+def test_zeros_after_a_count_are_no_count() -> None:
+    zeros = json.dumps({"choices": [], "usage": usage(0, 0)})
+    assert read(chunk({"content": "a"}, "stop", usage=usage(2, 7)), zeros).decoder.usage == Usage(7, None, 2, None)
+    assert read(zeros).decoder.usage == Usage(0, None, 0, None)
+
+
+# Verdicts
+
+ENDLESS = "the stream ended without finish_reason or end mark"
+NO_CHOICES = "the stream has no choices: it ends without an answer"
+
+
+@pytest.mark.parametrize(
+    ("objects", "verdict"),
+    [
+        ([chunk({"content": "a"}, "stop")], None),
+        ([chunk({"content": "a"}), "[DONE]"], None),
+        ([chunk({"role": "assistant"}), "[DONE]"], None),
+        ([chunk({}), "[DONE]"], None),
+        ([completion(""), "[DONE]"], None),
+        ([chunk({"content": "a"})], ENDLESS),
+        ([], ENDLESS),
+        (["[DONE]"], NO_CHOICES),
+        (["{}", "[DONE]"], NO_CHOICES),
+        (['{"choices":[]}', "[DONE]"], NO_CHOICES),
+        (['{"choices":null}', '"[DONE]"'], NO_CHOICES),
+        ([json.dumps({"choices": [], "usage": usage(0)}), "[DONE]"], NO_CHOICES),
+        ([json.dumps({"choices": [], "usage": usage(5)}), "[DONE]"], NO_CHOICES),
+        (['{"error":"gone"}', "[DONE]"], "gone"),
+    ],
+)
+def test_what_is_wrong_with_a_stream(objects: list[str], verdict: str | None) -> None:
+    assert read(*objects).decoder.verdict() == verdict
+    assert read_stream([b": ping\n\n", sse(*objects)]).decoder.verdict() == verdict
 
 
 # Several choices

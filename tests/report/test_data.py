@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.ledger.builder import MANIFEST as BY_HAND
-from tests.ledger.builder import answer, write_run
+from tests.ledger.builder import answer, row, write_run
 from tests.report.pages import Page
 from tfbench.core.errors import UsageError
 from tfbench.ledger.bundle import write_bundle
@@ -237,3 +237,21 @@ def test_drain_in_a_window_is_a_caution_with_the_rate_between_arrivals(tmp_path:
 def test_runs_by_duration_say_nothing_of_drain(data: ReportData) -> None:
     assert not any("drain" in note for note in standing_notes(data))
     assert not any("drain" in (figure.reason or "") for figure in data.figures)
+
+
+def test_answers_that_show_nothing_or_do_not_say_why_they_ended_are_counted(tmp_path: Path) -> None:
+    rows = [
+        row(0, 0, [(50, "empty", None), (60, "empty", None)], output_tokens=2, finish_reason="length"),
+        row(1, 100, [(50, "finish", None)], output_tokens=1, finish_reason="stop"),
+        answer(2, 200),
+        answer(3, 300, finish_reason="stop"),
+    ]
+    with Warehouse.open(tmp_path / "w.duckdb") as opened:
+        opened.ingest(write_run(tmp_path, rows, manifest=BY_HAND | {"endpoint": {"stream": False}}, load_value=10.0))
+        data = build_report(opened, "study-1")
+    notes = standing_notes(data)
+    assert "answers that showed no text, so that their TTFT is that of their first chunk: 2 at 10" in notes
+    assert "ok, though no finish_reason came: 1 at 10" in notes
+    assert sum("TTFT is E2E" in note for note in notes) == 1
+    [counted] = json_document(data)["counts"]
+    assert (counted["shows_nothing"], counted["no_finish_reason"]) == (2, 1)

@@ -1,12 +1,13 @@
 """Endpoint trouble is one line that names the thing and the mend, with exit code 5."""
 
+import gzip
 import json
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from tests.load.scripted import DONE, STREAM_HEAD, Step, delta, framed, ok_script, reply, serving, stream
+from tests.load.scripted import DONE, STREAM_HEAD, Step, delta, framed, ok_script, reply, serving, sse, stream, usage
 from tfbench.core.errors import EndpointError
 from tfbench.core.exitcodes import ExitCode
 from tfbench.load.target import resolve_target
@@ -118,3 +119,30 @@ def test_unreachable() -> None:
         resolve_target(f"http://127.0.0.1:{port}/v1", 2.0)
     with pytest.raises(EndpointError, match="no-such-host"):
         resolve_target("http://no-such-host.invalid/v1", 2.0)
+
+
+OLLAMA = b'{"message":{"content":"a"},"done":false}\n{"message":{},"done":true}\n'
+
+
+@pytest.mark.parametrize(
+    ("post", "says"),
+    [
+        (stream(DONE), "no choices"),
+        (stream(b": ping\n\n", sse({"choices": []}), usage(0), DONE), "no choices"),
+        (stream(delta("a")), "without finish_reason or end mark"),
+        (reply("200 OK", OLLAMA, "application/x-ndjson"), "Ollama's own API"),
+        (stream(b'data: {"type":"message_start","message":{}}\n\n'), "Anthropic's Messages API"),
+        (reply("400 No", gzip.compress(b'{"error":"too hot"}'), "a/b", "Content-Encoding: gzip"), "HTTP 400: too hot"),
+        (reply("400 No", b"\x00\x01", "a/b", "Content-Encoding: br"), "HTTP 400: body encoded as br"),
+        (reply("200 OK", gzip.compress(DONE), "a/b", "Content-Encoding: gzip"), "came encoded as 'gzip'"),
+    ],
+)
+def test_an_answer_that_is_none_is_told_as_what_it_is(post: list[Step], says: str) -> None:
+    told = trouble(lambda index, request: post)
+    assert says in told and told.isprintable()
+
+
+@pytest.mark.parametrize(("counts", "told"), [(usage(2), True), (usage(0, 0), False), (usage(0), False)])
+def test_zeros_beside_text_are_no_usage(counts: bytes, told: bool) -> None:
+    with serving(with_models(stream(delta("a"), delta(finish="stop"), counts, DONE))) as server:
+        assert ask(f"http://127.0.0.1:{server.port}/v1").observed["usage"] is told

@@ -34,6 +34,8 @@ class ChunkKind(StrEnum):
 
 VISIBLE_KINDS = frozenset({ChunkKind.TEXT, ChunkKind.REASONING, ChunkKind.TOOL})
 OUTPUT_KINDS = VISIBLE_KINDS | {ChunkKind.EMPTY}
+"""Kinds that can be output. An empty chunk is where it is known to have carried a token (its `tokens` say so), or where
+the whole stream shows nothing."""
 
 
 class Phase(StrEnum):

@@ -4,17 +4,16 @@ from array import array
 from typing import NamedTuple
 
 from tfbench.core.jsonio import sha256_hex
-from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind, Outcome
+from tfbench.core.kinds import OUTPUT_KINDS, VISIBLE_KINDS, ChunkKind, Outcome
 from tfbench.load.call import FRAMED, INEXACT, Call, Ending
 from tfbench.load.stamps import to_stamp
-from tfbench.protocol import DIALECTS, SseEvent, SseParser, Usage, error_message, resolve_tokens
+from tfbench.protocol import DIALECTS, SseEvent, SseParser, Usage, error_message, one_line, resolve_tokens
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.value for kind in ChunkKind)
 _KINDS = tuple(ChunkKind)
 _CODE = {kind: code for code, kind in enumerate(_KINDS)}
 _TEXT = bytes([_CODE[ChunkKind.TEXT]])
 _IS_EXACT = bytes(form != INEXACT for form in range(256))
-_SILENT = bytes(code for kind, code in _CODE.items() if kind not in OUTPUT_KINDS)
 _RAW_KEPT_BYTES = 1 << 20
 _SSE_START_BYTES = 6
 _PATTERNS = 4
@@ -65,6 +64,7 @@ class CallDecoder:
         "_head",
         "_held",
         "_kinds",
+        "_last",
         "_lower",
         "_patterns",
         "_raw",
@@ -97,12 +97,16 @@ class CallDecoder:
         self._finish_reason: str | None = None
         self._held: list[tuple[int, bytes, int, bool, bytes]] = []
         self._tail = b""
+        # The stamps of the latest read of the body, and whether they are exact.
+        self._last = (0, b"", 0, False)
         # What stands before and after the text of an event like the last one; looked for a few times a call.
         self._head = self._foot = b""
         self._patterns = _PATTERNS
 
     def feed(self, user: list[int], stamps: list[bytes], lower: list[int], forms: list[int], data: list[bytes]) -> None:
         """Decode the next reads of the call: the fields of `Read`, a list each."""
+        if data:
+            self._last = (user[-1], stamps[-1], lower[-1], forms[-1] != INEXACT)
         at = 0
         while at < len(data):
             texts = self._texts_alike(forms, data, at) if self._head and self._sse.between else []
@@ -229,7 +233,8 @@ class CallDecoder:
         if self._streamed and tail and call.ending in (Ending.COMPLETE, Ending.LINGERED):
             # Some servers leave the last event's blank line out; a whole event is taken all the same.
             before = len(self._kinds)
-            self._read(call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, False, b"\n\n")
+            # Its bytes had all come by the last read.
+            self._read(*self._last, b"\n" if tail.endswith(b"\n") else b"\n\n")
             made = self._kinds[before:]
             if made and made[-1] == _CODE[ChunkKind.ERROR]:
                 self._keep(tail)
@@ -238,12 +243,14 @@ class CallDecoder:
         outcome, error = self._outcome()
         if self._streamed:
             self._usage, self._finish_reason = self._decoder.usage, self._decoder.finish_reason
-        usage = self._usage or Usage()
+            self._settle_role()
+        kinds = {_KINDS[code] for code in set(self._kinds)}
+        usage = (self._usage or Usage()).beside(kinds)
         output = "".join(self._texts)
-        has_output = bool(self._kinds.translate(None, _SILENT))
+        has_output = not OUTPUT_KINDS.isdisjoint(kinds)
         return Decoded(
             outcome=outcome.value,
-            error=error[:300],
+            error=one_line(error),
             finish_reason=self._finish_reason,
             usage=usage,
             output_sha256=sha256_hex(output.encode(errors="surrogatepass")) if has_output else None,
@@ -258,6 +265,13 @@ class CallDecoder:
             ended_with_last_read=outcome is Outcome.OK and self._finished_in_silence(),
         )
 
+    def _settle_role(self) -> None:
+        """A role chunk that brought tokens, as only later ones showed, was output that shows nothing."""
+        at = self._kinds.find(_CODE[ChunkKind.ROLE])
+        if self._decoder.role_tokens and at >= 0:
+            self._kinds[at] = _CODE[ChunkKind.EMPTY]
+            self._counts[at] = self._decoder.role_tokens
+
     def _tokens(self, output_tokens: int | None) -> bytes:
         kinds = [_KINDS[code] for code in self._kinds]
         counts: list[int | None] = [None] * len(kinds)
@@ -268,9 +282,7 @@ class CallDecoder:
     def _finished_in_silence(self) -> bool:
         """The answer had its finish_reason or end mark, and we only waited for a server that left the response open."""
         waited = self._call.ending in (Ending.TIMEOUT, Ending.CUT)
-        decoder = self._decoder
-        ended = decoder.finish_reason is not None or decoder.done
-        return waited and bool(self._streamed) and decoder.error is None and ended
+        return waited and bool(self._streamed) and self._decoder.verdict() is None
 
     def _outcome(self) -> tuple[Outcome, str]:
         call = self._call
@@ -291,7 +303,7 @@ class CallDecoder:
             self._keep(call.garbage)
             return Outcome.STREAM_ERROR, call.error
         if not 200 <= call.status < 300:
-            message = error_message(call.status, b"".join(self._body))
+            message = error_message(call.status, b"".join(self._body), call.content_encoding.decode("latin-1"))
             return (Outcome.REJECTED if call.status in (429, 503) else Outcome.HTTP_ERROR), message
         if call.content_encoding not in (b"", b"identity"):
             self._keep(b"".join(self._body))
@@ -303,22 +315,19 @@ class CallDecoder:
 
     def _stream_outcome(self) -> tuple[Outcome, str]:
         call = self._call
-        decoder = self._decoder
-        if decoder.error is not None:
-            return Outcome.STREAM_ERROR, decoder.error
-        finished = decoder.finish_reason is not None
-        if call.ending is Ending.BROKEN and not finished:
+        said = self._decoder.verdict()
+        if said is not None and self._decoder.error is not None:
+            return Outcome.STREAM_ERROR, said
+        if call.ending is Ending.BROKEN and self._decoder.finish_reason is None:
             self._keep(self._tail)
             return Outcome.STREAM_ERROR, call.error
-        if finished or decoder.done:
+        if said is None:
             return Outcome.OK, ""
         self._keep(self._tail)
         if self._tail and not self._kinds:
             # Called a stream, but something else: an error's JSON, a page.
-            said = self._dialect.decode_body(self._tail).error
-            if said is not None:
-                return Outcome.STREAM_ERROR, said
-        return Outcome.STREAM_ERROR, "the stream ended without finish_reason or end mark"
+            said = self._dialect.decode_body(self._tail).error or said
+        return Outcome.STREAM_ERROR, said
 
     def _body_outcome(self) -> tuple[Outcome, str]:
         call = self._call
@@ -331,9 +340,16 @@ class CallDecoder:
             self._keep(body)
             return Outcome.STREAM_ERROR, result.error
         self._usage, self._finish_reason = result.usage, result.finish_reason
-        self._add(result.kind, call.end_ns, to_stamp(call.end_kernel_ns), call.sent_ns, True)
+        self._add(result.kind, *self._body_end())
         self._texts += [result.reasoning, result.text, result.tool]
         return Outcome.OK, ""
+
+    def _body_end(self) -> tuple[int, bytes, int, bool]:
+        """When an unstreamed answer was whole: at its framing's end, or with its last bytes where the close is that."""
+        call = self._call
+        if call.end_kernel_ns:
+            return call.end_ns, to_stamp(call.end_kernel_ns), self._last[2], True
+        return self._last
 
 
 def decode(call: Call, dialect: str) -> Decoded:
@@ -351,14 +367,19 @@ def decode(call: Call, dialect: str) -> Decoded:
 
 
 class OutputCounter:
-    """How many output chunks a call in flight has received so far; the call keeps its reads."""
+    """How many output chunks a call in flight has received so far; the call keeps its reads.
+
+    Chunks that show nothing, and of which nothing else says that they carried a token, count where nothing else came:
+    so it may be with weights that write nothing. The first of them is none, as many servers begin with one.
+    """
 
     def __init__(self, call: Call, dialect: str) -> None:
         self._reads = call.reads
         self._done = 0
         self._sse = SseParser()
         self._decoder = DIALECTS[dialect].stream_decoder()
-        self._count = 0
+        self._output = 0
+        self._blank = 0
 
     def count(self) -> int:
         """Output chunks up to now."""
@@ -367,9 +388,11 @@ class OutputCounter:
             _, _, _, form, data, _ = reads[at]
             for event in self._sse.feed(_unframed(data) if form == FRAMED else data):
                 chunk = self._decoder.feed(event)
-                self._count += chunk is not None and chunk.kind in OUTPUT_KINDS
+                if chunk is not None and chunk.kind in OUTPUT_KINDS:
+                    self._output += chunk.kind in VISIBLE_KINDS or bool(chunk.tokens)
+                    self._blank += chunk.tokens is None and chunk.kind is ChunkKind.EMPTY
         self._done = len(reads)
-        return self._count
+        return self._output + (self._decoder.role_tokens > 0) or max(self._blank - 1, 0)
 
 
 _WITHOUT_LOOKING = {

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.core.kinds import OUTPUT_KINDS, Outcome, Phase
+from tfbench.core.kinds import Outcome, Phase
+from tfbench.ledger.output import output_mask
 
 I64 = NDArray[np.int64]
 BLUR_NS = 1_000_000
@@ -77,15 +78,12 @@ class Tally:
             self.last_end_ns = max(last_ns, self.last_end_ns or last_ns)
 
     def _count_blur(self, streams: Any, measured: Any) -> None:
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         kept = streams.filter(pc.is_in(streams["attempt_id"], value_set=measured["attempt_id"].combine_chunks()))
-        kinds = pc.list_flatten(kept["kind"])
-        output = pc.is_in(kinds, value_set=pa.array(sorted(kind.value for kind in OUTPUT_KINDS)))
-        blur = pc.list_flatten(kept["blur_ns"]).filter(output)
+        blur = pc.list_flatten(kept["blur_ns"]).to_numpy()[output_mask(kept)]
         self.output_chunks += len(blur)
-        self.blurred_chunks += pc.sum(pc.greater(blur, BLUR_NS)).as_py() or 0
+        self.blurred_chunks += int((blur > BLUR_NS).sum())
 
 
 def _steps(lag_ns: I64) -> I64:

@@ -92,7 +92,8 @@ _FAMILIES = (
     _Family(
         "ttft",
         "ttft_or_inf_ms",
-        "first visible chunk − scheduled, over all counted attempts; an attempt that never showed output has +inf",
+        "first visible chunk − scheduled, over all counted attempts; an ok answer that shows nothing though tokens came"
+        " has its first output chunk, an attempt without any output +inf",
         _LOADGEN,
         _NO_OUTPUT,
         {"mlperf-loadgen": "result_first_token_NN.NN_percentile_latency_ns"},
@@ -100,8 +101,8 @@ _FAMILIES = (
     _Family(
         "ttft_service",
         "ttft_service_or_inf_ms",
-        "first visible chunk − sent, over all counted attempts; an attempt that never showed output has +inf"
-        " (other tools leave failures out)",
+        "first visible chunk − sent, over all counted attempts; an ok answer that shows nothing though tokens came has"
+        " its first output chunk, an attempt without any output +inf (other tools leave failures out)",
         _SERVICE,
         _NO_OUTPUT,
         {
@@ -117,7 +118,8 @@ _FAMILIES = (
     _Family(
         "ttft_ok",
         "ttft_ms",
-        "first visible chunk − scheduled, over counted attempts with outcome ok only",
+        "first visible chunk − scheduled, over counted attempts with outcome ok only; of one that shows nothing though"
+        " tokens came, its first output chunk",
         _LOADGEN,
         "no ok attempt showed output",
         where="counted AND ok",

@@ -27,8 +27,12 @@ Every figure is derived from the ledger's facts by SQL, and carries n, an interv
   where the system kept up; where a queue grew, the rate over the window is. Costs are those of the whole window, with
   its drain.
 - **Failures in quantiles.** A bad attempt has +inf E2E; its TTFT and TPOT count if they came, else they are +inf. An ok
-  attempt that never showed output has +inf TTFT. Gaps between chunks are those that were seen, of good and bad alike.
+  answer without any output has +inf TTFT. Gaps between chunks are those that were seen, of good and bad alike.
   A figure over ok attempts only says `_ok` in its name.
+- **Output chunks** are those that show something (text, reasoning, a tool call), and those that show nothing but are
+  known to have carried a token: by token ids, log probabilities or a count that rose with them. Where a whole answer
+  shows nothing (weights that write nothing), all its empty chunks are output, and its TTFT is that of the first;
+  reports print how many there were.
 - **Unit.** With `accounting.unit = "task"` a task's last try stands for it, on the clock and in the phase of its first.
 - **SLO terms.** A limit is inclusive. TTFT unknown or never come: not met. One output token or one output chunk: TPOT
   and ICL terms are met vacuously, and reports print how many were. An unknown token count: the TPOT term isn't met.

@@ -129,8 +129,9 @@ def counts(con: duckdb.DuckDBPyConnection, study_id: str) -> pd.DataFrame:
 
     Columns: run_id, load_value, arm, repeat, status; counted, ok, good, bad, excluded (scheduled in the window); of the
     counted and ok ones: vacuous (one token or chunk, so a TPOT or ICL term met vacuously), term_unknown (a term not met
-    because tokens or chunks are unknown), tokens_unknown (no output_tokens); of any phase: ended_in_window,
-    good_in_window. Raises UsageError for no such study.
+    because tokens or chunks are unknown), tokens_unknown (no output_tokens), shows_nothing (an answer without any text,
+    whose TTFT is that of its first chunk), no_finish_reason; of any phase: ended_in_window, good_in_window. Raises
+    UsageError for no such study.
     """
     with study_facts(con, study_id) as facts:
         return facts.con.execute(read_sql("counts")).df()

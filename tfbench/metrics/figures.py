@@ -43,6 +43,7 @@ _RUN_COLUMNS = (
     *("run_id", "load_value", "arm", "repeat", "order_index", "status"),
     *("figure", "unit", "direction", "value", "n", "reason"),
 )
+_FAILED = "of the attempts failed"
 _NULLABLE = frozenset({"arm", "direction", "value", "lo", "hi", "n_eff", "reason", "order_index"})
 
 Drawn = Mapping[str, Sequence[Any]]
@@ -134,7 +135,8 @@ def _sound_interval(
     if spoiled and not sound:
         return _nothing(f"withheld: {spoiled_words(figure, spoiled, len(runs))}", level)
     interval = _interval(figure, facts, drawn, sound, pools, level)
-    interval = widened(interval, [one for run in sound if (one := moved[run.run_id]) is not None])
+    room = [one for run in sound if (one := moved[run.run_id]) is not None]
+    interval = widened(interval, room, fraction=figure.kind == "fraction")
     if not spoiled:
         return interval
     left_out = f"{spoiled_words(figure, spoiled, len(runs))}: left out of it"
@@ -167,7 +169,22 @@ def _interval(
         if key not in pools:
             pools[key] = (pooled_chunks if figure.kind == "chunk_quantile" else pooled)(samples)
         interval = combine_quantile(pools[key], quantile_of(figure), level=level)
+        if interval.reason is not None and _FAILED in interval.reason:
+            words = interval.reason.replace(_FAILED, _without_output(figure, facts, runs))
+            interval = dataclasses.replace(interval, reason=words)
     return interval if interval.n else dataclasses.replace(interval, reason=figure.empty)
+
+
+def _without_output(figure: FigureDef, facts: Facts, runs: Sequence[RunWindow]) -> str:
+    """What became of the attempts whose value is +inf, in words: an ok one that showed no output hasn't failed."""
+    if not figure.name.startswith("ttft"):
+        return _FAILED
+    [(ok, lost)] = facts.con.execute(
+        "SELECT count(*) FILTER (ok), count(*) FROM attempt_facts"
+        " WHERE counted AND isinf(ttft_or_inf_ms) AND list_contains(?, run_index)",
+        [[run.index for run in runs]],
+    ).fetchall()
+    return _FAILED if not ok else "of the attempts showed no output" if ok == lost else f"{_FAILED} or showed no output"
 
 
 def watched_s(runs: Sequence[RunWindow]) -> float:

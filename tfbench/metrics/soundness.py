@@ -1,5 +1,6 @@
 """Which figures of a run stand although its client was slow: those that it moved by little."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,13 +60,17 @@ def is_sound(figure: FigureDef, moved: Moved | None) -> bool:
     return moved.value is not None and moved.most <= max(SHARE * (abs(moved.value) - moved.most), floor)
 
 
-def widened(interval: Interval, moved: Sequence[Moved]) -> Interval:
+def widened(interval: Interval, moved: Sequence[Moved], *, fraction: bool = False) -> Interval:
     """An interval whose bounds leave room for what the client may have moved: as much as in any of its runs."""
-    down, up = max((one.down for one in moved), default=0.0), max((one.up for one in moved), default=0.0)
+    if not moved:
+        return interval
+    down, up = max(one.down for one in moved), max(one.up for one in moved)
+    # Nothing here falls below 0, and no fraction rises above 1.
+    top = 1.0 if fraction else math.inf
     return replace(
         interval,
-        lo=None if interval.lo is None else max(0.0, interval.lo - down),
-        hi=None if interval.hi is None else interval.hi + up,
+        lo=None if interval.lo is None else min(interval.lo, max(0.0, interval.lo - down)),
+        hi=None if interval.hi is None else min(top, interval.hi + up),
     )
 
 

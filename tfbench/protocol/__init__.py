@@ -1,7 +1,7 @@
 """How endpoints speak: bytes in, facts out. Pure, no I/O; nothing a server sends makes it raise."""
 
 from tfbench.protocol.facts import BodyResult, Chunk, Usage, resolve_tokens
-from tfbench.protocol.faults import error_message
+from tfbench.protocol.faults import error_message, one_line
 from tfbench.protocol.registry import DIALECTS, Decoder, Dialect
 from tfbench.protocol.sse import SseEvent, SseParser
 
@@ -15,5 +15,6 @@ __all__ = [
     "SseParser",
     "Usage",
     "error_message",
+    "one_line",
     "resolve_tokens",
 ]

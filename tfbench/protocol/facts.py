@@ -4,11 +4,11 @@ Chunk and Usage are named tuples rather than frozen dataclasses because one of e
 streamed event, and a tuple is made three times faster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfbench.core.kinds import OUTPUT_KINDS, VISIBLE_KINDS, ChunkKind
+from tfbench.core.kinds import VISIBLE_KINDS, ChunkKind
 
 
 class Chunk(NamedTuple):
@@ -32,10 +32,23 @@ class Usage(NamedTuple):
     reasoning_tokens: int | None = None
 
     def updated(self, newer: "Usage") -> "Usage":
-        """`newer`, with what it leaves unknown kept from here."""
-        if None not in newer:
+        """`newer`, with what it leaves unknown kept from here. Counts only grow: a 0 after more is a placeholder."""
+        if all(newer):
             return newer
-        return Usage(*[old if new is None else new for old, new in zip(self, newer, strict=True)])
+        return Usage(*[new or (new if old is None else old) for old, new in zip(self, newer, strict=True)])
+
+    def beside(self, kinds: Container[ChunkKind]) -> "Usage":
+        """These counts as far as they can be true of an answer with chunks of these kinds.
+
+        What was shown took a token, and what was answered had a prompt: a 0 there is no count.
+        """
+        prompt, cached, output, reasoning = self
+        shown = any(kind in kinds for kind in VISIBLE_KINDS)
+        if not shown or (prompt and output and reasoning):
+            return self
+        if ChunkKind.REASONING in kinds or not output:
+            reasoning = reasoning or None
+        return Usage(prompt or None, cached if prompt else cached or None, output or None, reasoning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +72,17 @@ def resolve_tokens(
 ) -> list[int | None]:
     """Tokens per chunk, settled once the stream's total is known. `kinds` and `tokens` are parallel.
 
-    A visible chunk carries at least one token. So where every output chunk is visible and there
-    are exactly `output_tokens` of them, each carries one. In any other case `tokens` is returned
-    as it is: chunks aren't tokens.
+    A visible chunk carries at least one token, and so does an empty one that is known to have carried any. So where
+    there are exactly `output_tokens` of them, each carries one. In any other case `tokens` is returned as it is:
+    chunks aren't tokens.
     """
-    output = [i for i, kind in enumerate(kinds) if kind in OUTPUT_KINDS]
     resolved = list(tokens)
-    if len(output) != output_tokens:
+    if output_tokens is None or output_tokens > len(resolved):
         return resolved
-    if not VISIBLE_KINDS.issuperset([kinds[i] for i in output]) or not {tokens[i] for i in output} <= {None, 1}:
-        return resolved
-    for i in output:
-        resolved[i] = 1
+    output = [i for i, kind in enumerate(kinds) if kind in VISIBLE_KINDS]
+    if any(tokens):
+        output += [i for i, kind in enumerate(kinds) if tokens[i] and kind == ChunkKind.EMPTY]
+    if len(output) == output_tokens and {tokens[i] for i in output} <= {None, 1}:
+        for i in output:
+            resolved[i] = 1
     return resolved

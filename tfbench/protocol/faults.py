@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from tfbench.protocol.encodings import decoded
 from tfbench.protocol.jsonread import loads
 
 LIMIT = 300
@@ -90,7 +91,11 @@ def _plain(body: bytes) -> str:
     return _TAG.sub(" ", _HIDDEN.sub(" ", text))
 
 
-def error_message(status: int, body: bytes) -> str:
-    """What a non-2xx response says: "HTTP 404: The model `x` does not exist.", at most LIMIT characters."""
-    text = describe_bytes(body)
+def error_message(status: int, body: bytes, encoding: str = "") -> str:
+    """What a non-2xx response says: "HTTP 404: The model `x` does not exist.", at most LIMIT characters.
+
+    `encoding` is its Content-Encoding; a body that can't be decoded is told by its name.
+    """
+    plain = decoded(body, encoding)
+    text = f"body encoded as {encoding}" if plain is None else describe_bytes(plain)
     return one_line(f"HTTP {status}: {text}" if text else f"HTTP {status} without a message")

@@ -6,10 +6,11 @@ from typing import Any
 import orjson
 
 from tfbench.core.kinds import ChunkKind
-from tfbench.protocol.facts import BodyResult
+from tfbench.protocol.facts import BodyResult, Usage
 from tfbench.protocol.faults import describe_bytes, find_error
 from tfbench.protocol.jsonread import loads
 from tfbench.protocol.openai_fields import in_order, read_choice, read_finish, read_name, read_usage
+from tfbench.protocol.other_apis import other_api
 
 
 def encode_request(
@@ -45,7 +46,7 @@ def decode_body(body: bytes) -> BodyResult:
     try:
         value = loads(body)
     except ValueError:
-        return _failed("the response isn't JSON: " + (describe_bytes(body) or "it is empty"))
+        return _failed(_line_by_line(body) or "the response isn't JSON: " + (describe_bytes(body) or "it is empty"))
     if not isinstance(value, dict):
         return _failed(f"the response is a JSON {type(value).__name__}, not an object")
     message = find_error(value)
@@ -53,7 +54,7 @@ def decode_body(body: bytes) -> BodyResult:
         return _failed(message)
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
-        return _failed("the response has no choices")
+        return _failed(other_api(value) or "the response has no choices")
     text = reasoning = tool = ""
     finish = error = None
     for index, choice in in_order(choices):
@@ -69,18 +70,33 @@ def decode_body(body: bytes) -> BodyResult:
             finish = read_finish(choice)
     if finish == "error":
         error = error or "finish reason error"
+    kind = _kind(error, text, tool, reasoning)
+    usage = read_usage(value)
+    if usage is not None:
+        usage = usage.beside({kind, ChunkKind.REASONING} if reasoning else {kind})
+        usage = None if usage == Usage() else usage
     return BodyResult(
-        kind=_kind(error, text, tool, reasoning),
+        kind=kind,
         text=text,
         reasoning=reasoning,
         tool=tool,
-        usage=read_usage(value),
+        usage=usage,
         finish_reason=finish,
         error=error,
         n_choices=len(choices),
         response_model=read_name(value, "model"),
         response_id=read_name(value, "id"),
     )
+
+
+def _line_by_line(body: bytes) -> str | None:
+    """What to say of JSON objects one a line, as other APIs stream; None where the first isn't one of those."""
+    first = body.lstrip().partition(b"\n")[0]
+    try:
+        value = loads(first)
+    except ValueError:
+        return None
+    return (find_error(value) or other_api(value)) if isinstance(value, dict) else None
 
 
 def _kind(error: str | None, text: str, tool: str, reasoning: str) -> ChunkKind:

@@ -4,6 +4,7 @@ Everything here takes any JSON value and never raises: a field of the wrong type
 only what makes a whole choice unreadable is a fault.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import orjson
@@ -134,38 +135,78 @@ def _call(body: dict[str, Any]) -> str:
     return text
 
 
+_PROMPT = ("prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "prompt_token_count")
+_OUTPUT = ("completion_tokens", "output_tokens", "completionTokens", "outputTokens", "completion_token_count")
+_CACHED = (
+    "cached_tokens",
+    "prompt_cache_hit_tokens",  # DeepSeek
+    "cache_read_input_tokens",  # Anthropic, and gateways before it
+    "cached_input_tokens",
+    "cached_prompt_tokens",
+    "cache_read_tokens",
+    "num_cached_tokens",
+    "cacheReadInputTokens",
+    "cachedInputTokens",
+)
+_REASONING = ("reasoning_tokens", "reasoningTokens")
+_PROMPT_DETAILS = ("prompt_tokens_details", "input_tokens_details", "prompt_token_details", "input_token_details")
+_OUTPUT_DETAILS = (
+    "completion_tokens_details",
+    "output_tokens_details",
+    "completion_token_details",
+    "output_token_details",
+)
+_MORE = frozenset((*_CACHED, *_REASONING, *_PROMPT_DETAILS, *_OUTPUT_DETAILS))
+
+
 def read_usage(body: dict[str, Any]) -> Usage | None:
     """The token counts of a response object; None where it has none that can be read.
 
-    Groq puts usage under `x_groq`; cached tokens go by several names.
+    Where they are: `usage`, Groq's `x_groq.usage`, or a choice's own `usage` (Moonshot). What is told under several
+    names is the first that is no 0: gateways fill the names they don't know with zeros.
     """
     usage = body.get("usage")
     if not isinstance(usage, dict):
-        groq = body.get("x_groq")
-        usage = groq.get("usage") if isinstance(groq, dict) else None
-        if not isinstance(usage, dict):
+        usage = next((found for found in _usages_within(body) if isinstance(found, dict)), None)
+        if usage is None:
             return None
-    prompt = _first(usage, "prompt_tokens", "input_tokens")
-    output = _first(usage, "completion_tokens", "output_tokens")
-    details = usage.get("prompt_tokens_details")
-    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    if cached is None:
-        cached = _first(usage, "cached_tokens", "prompt_cache_hit_tokens")
-    details = usage.get("completion_tokens_details")
-    reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
-    if reasoning is None:
-        reasoning = _first(usage, "reasoning_tokens")
-    read = Usage(prompt, cached, output, reasoning)
+    prompt, output = _count(usage, _PROMPT), _count(usage, _OUTPUT)
+    if _MORE.isdisjoint(usage):
+        return None if prompt is None and output is None else Usage(prompt, None, output, None)
+    read = Usage(prompt, _detail(usage, _PROMPT_DETAILS, _CACHED), output, _detail(usage, _OUTPUT_DETAILS, _REASONING))
     return None if read == _UNKNOWN else read
 
 
-def _first(fields: dict[str, Any], *names: str) -> int | None:
-    """The first of the named fields that is a count."""
+def _usages_within(body: dict[str, Any]) -> Iterator[Any]:
+    groq = body.get("x_groq")
+    if isinstance(groq, dict):
+        yield groq.get("usage")
+    choices = body.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict):
+            yield choice.get("usage")
+
+
+def _count(fields: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    """The first of the named fields that is a count over 0; 0 where one says 0 and none says more."""
+    zero = None
     for name in names:
         number = count(fields.get(name))
-        if number is not None:
+        if number:
             return number
-    return None
+        zero = zero if number is None else 0
+    return zero
+
+
+def _detail(usage: dict[str, Any], details: tuple[str, ...], names: tuple[str, ...]) -> int | None:
+    """A count that stands among the details, or beside the counts that it is a part of."""
+    zero = None
+    for fields in (*map(usage.get, details), usage):
+        number = _count(fields, names) if isinstance(fields, dict) else None
+        if number:
+            return number
+        zero = zero if number is None else 0
+    return zero
 
 
 def read_finish(choice: dict[str, Any]) -> str | None:
@@ -182,15 +223,31 @@ def read_name(body: dict[str, Any], key: str) -> str | None:
     return value[:_NAME_LIMIT] if isinstance(value, str) and value else None
 
 
-def token_ids(choices: list[Any]) -> int | None:
-    """How many token ids the choices list (vLLM's `return_token_ids`); None unless each has a list."""
+def counted_tokens(choices: list[Any]) -> int | None:
+    """How many tokens the choices of one event list: their ids (vLLM's `return_token_ids`) or log probabilities.
+
+    None unless each choice lists some: a choice without a list says nothing.
+    """
     total = 0
     for choice in choices:
-        ids = choice.get("token_ids") if isinstance(choice, dict) else None
-        if not isinstance(ids, list):
+        number = _listed(choice) if isinstance(choice, dict) else None
+        if number is None:
             return None
-        total += len(ids)
+        total += number
     return total if choices else None
+
+
+def _listed(choice: dict[str, Any]) -> int | None:
+    ids = choice.get("token_ids")
+    if isinstance(ids, list):
+        return len(ids)
+    found = choice.get("logprobs")
+    if isinstance(found, dict):
+        for key in ("content", "tokens", "token_logprobs", "refusal"):
+            listed = found.get(key)
+            if isinstance(listed, list) and listed:
+                return len(listed)
+    return None
 
 
 def in_order(choices: list[Any]) -> list[tuple[int, Any]]:

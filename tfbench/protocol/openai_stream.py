@@ -4,21 +4,24 @@ from typing import Any
 
 import orjson
 
-from tfbench.core.kinds import OUTPUT_KINDS, ChunkKind
+from tfbench.core.kinds import VISIBLE_KINDS, ChunkKind
 from tfbench.protocol.facts import Chunk, Usage
 from tfbench.protocol.faults import describe, describe_bytes, find_error
 from tfbench.protocol.jsonread import loads
 from tfbench.protocol.openai_fields import (
+    counted_tokens,
     in_order,
     read_choice,
     read_finish,
     read_name,
     read_usage,
-    token_ids,
 )
+from tfbench.protocol.other_apis import other_api
 from tfbench.protocol.sse import SseEvent
 
 _TEXT = ChunkKind.TEXT
+_EMPTY = ChunkKind.EMPTY
+_SILENT = (ChunkKind.ROLE, ChunkKind.FINISH, _EMPTY)
 _TEXT_KEYS = (b'"content":"', b'"content": "', b'"text":"', b'"text": "')
 _PROBE = "~some other text~"
 _COMMENT = Chunk(ChunkKind.COMMENT, "", None)
@@ -49,17 +52,23 @@ class StreamDecoder:
     error           the first error's message: an error object, an `error` event, a finish reason
                     "error", or data that isn't a chunk
     response_model, response_id   as the server names them
+    role_tokens     tokens that the first role chunk brought, as later reports showed: then it was output
     """
 
     __slots__ = (
+        "_answered",
         "_base",
         "_opened",
+        "_other",
+        "_owed",
         "_plain",
+        "_uneven",
         "done",
         "error",
         "finish_reason",
         "response_id",
         "response_model",
+        "role_tokens",
         "usage",
     )
 
@@ -70,11 +79,18 @@ class StreamDecoder:
         self.error: str | None = None
         self.response_model: str | None = None
         self.response_id: str | None = None
+        self.role_tokens = 0
         # Tokens reported up to the chunk before; None when chunks came since the last report.
         self._base: int | None = 0
-        # Choices that have had output: a role after that (some send one with each delta) opens nothing.
+        # Reports were seen not to keep pace with the chunks.
+        self._uneven = False
+        # Tokens reported with the role: some servers tell then of the chunk that follows.
+        self._owed = 0
+        # Choices that have begun: a role after that (some send one with each delta) opens nothing.
         self._opened: set[int] = set()
         self._plain = False
+        self._answered = False
+        self._other: str | None = None
 
     def pattern(self, data: bytes, text: str) -> tuple[bytes, bytes] | None:
         """What stands before and after `text` in the event `data` that was fed last, where nothing else was in it.
@@ -107,9 +123,9 @@ class StreamDecoder:
         """The event's chunk, or None for the end mark.
 
         A delta that shows several things at once counts as text before tool before reasoning, and
-        `Chunk.text` holds that kind's part. What shows nothing is role (until its choice has had
-        output), else usage, finish or empty. Where usage is reported with every chunk, an empty
-        delta that brought tokens stays empty. Objects without choices or usage are comments.
+        `Chunk.text` holds that kind's part. What shows nothing is empty where it is known to have brought
+        tokens (ids, log probabilities, or a count that rose with it), else role (once a choice), usage, finish
+        or empty. Objects without choices or usage are comments.
         """
         data, name, comment, _ = event
         if comment:
@@ -149,34 +165,58 @@ class StreamDecoder:
         if choices:
             return self._fail(f"choices is {type(choices).__name__}, not a list")
         usage = read_usage(body)
-        if usage is None:
-            return _COMMENT
-        self._account(usage)
-        return _USAGE
+        if usage is not None:
+            self._account(usage)
+        if self._other is None and not self._answered and "choices" not in body:
+            self._other = other_api(body)
+        return _COMMENT if usage is None else _USAGE
+
+    def verdict(self) -> str | None:
+        """What is wrong with a stream that has ended so; None where it is an answer, to its end."""
+        if self.error is not None:
+            return self.error if self._other is None else f"{self.error} ({self._other})"
+        if not self._answered and self._other is not None:
+            return self._other
+        if not self._answered and self.done:
+            return "the stream has no choices: it ends without an answer"
+        if self.finish_reason is None and not self.done:
+            return "the stream ended without finish_reason or end mark"
+        return None
 
     def _output(self, body: dict[str, Any], choices: list[Any]) -> Chunk:
         """The chunk of an object with choices."""
+        self._answered = True
         self._plain = False
-        tokens = None
-        if len(choices) == 1:
+        tokens = usage = None
+        if len(choices) == 1 and type(choices[0]) is dict:
             choice = choices[0]
-            index = choice.get("index") if type(choice) is dict else 0
+            index = choice.get("index")
             kind, text = self._choice(choice, index if type(index) is int else 0)
-            if type(choice) is dict and choice.get("token_ids") is not None:
-                tokens = token_ids(choices)
+            if choice.get("logprobs") or choice.get("token_ids") is not None:
+                tokens = counted_tokens(choices)
+            if body.get("usage") or body.get("x_groq") or choice.get("usage"):
+                usage = read_usage(body)
+            elif kind is _TEXT:
+                # What nearly every event is: text, of which nothing is said.
+                self._base, self._owed = None, 0
+                self._plain = tokens is None and choice.get("finish_reason") is None
+                return Chunk(_TEXT, text, tokens or None)
         else:
             kind, text = self._choices(choices)
-            tokens = token_ids(choices)
-        usage = read_usage(body) if body.get("usage") or body.get("x_groq") else None
+            tokens = counted_tokens(choices)
+            usage = read_usage(body)
+        shown = kind in VISIBLE_KINDS
         if usage is not None:
-            grown = self._account(usage)
+            grown = self._account(usage, kind)
             tokens = grown if tokens is None else tokens
-            if kind is ChunkKind.FINISH or (kind is ChunkKind.EMPTY and not tokens):
-                kind = ChunkKind.USAGE
-        if kind in OUTPUT_KINDS and (usage is None or usage.output_tokens is None):
-            self._base = None
-            single = len(choices) == 1 and kind is _TEXT and tokens is None and usage is None
-            self._plain = single and choices[0].get("finish_reason") is None
+        if (shown or kind is _EMPTY) and (usage is None or usage.output_tokens is None):
+            self._base, self._owed = None, 0
+        if shown:
+            tokens = tokens or None  # what shows something took a token: a 0 there counts nothing
+        elif tokens and kind in _SILENT:
+            kind = _EMPTY
+        elif usage is not None and (kind is ChunkKind.FINISH or (kind is _EMPTY and usage.output_tokens)):
+            kind = ChunkKind.USAGE
         return Chunk(kind, text, tokens)
 
     def _choices(self, choices: list[Any]) -> tuple[ChunkKind, str]:
@@ -220,23 +260,36 @@ class StreamDecoder:
                 self._opened.add(index)
                 return kind, text
         if shown.role and index not in self._opened:
+            self._opened.add(index)
             return ChunkKind.ROLE, ""
         if finish is not None:
             return ChunkKind.FINISH, ""
         self._opened.add(index)
-        return ChunkKind.EMPTY, ""
+        return _EMPTY, ""
 
-    def _account(self, usage: Usage) -> int | None:
-        """Takes a usage report in; the tokens since the one before, where that is known.
+    def _account(self, usage: Usage, kind: ChunkKind = ChunkKind.USAGE) -> int | None:
+        """Takes a usage report in; the tokens that it says came with the chunk of this kind, where that is known.
 
-        The first report counts from the stream's start when no output came before it.
+        The first report counts from the stream's start when no output came before it. A report that doesn't rise with
+        what is shown tells of other chunks than its own, and so may all that follow.
         """
-        base, now = self._base, usage.output_tokens
+        base, now, shown = self._base, usage.output_tokens, kind in VISIBLE_KINDS
         self.usage = usage if self.usage is None else self.usage.updated(usage)
         if now is None:
             return None
         self._base = now
-        return now - base if base is not None and now >= base else None
+        if base is None or now < base or self._uneven:
+            return None
+        grown = now - base
+        if kind is ChunkKind.ROLE and grown:
+            self._owed = grown
+            return None
+        owed, self._owed = self._owed, 0
+        if grown or not shown:
+            self.role_tokens = self.role_tokens or owed
+            return grown
+        self._uneven = not owed
+        return owed
 
     def _fail(self, message: str) -> Chunk:
         if self.error is None:

@@ -117,6 +117,8 @@ def json_document(data: ReportData) -> dict[str, Any]:
                 "vacuous": row.vacuous,
                 "term_unknown": row.term_unknown,
                 "tokens_unknown": row.tokens_unknown,
+                "shows_nothing": row.shows_nothing,
+                "no_finish_reason": row.no_finish_reason,
             }
             for row in data.counts
         ],

@@ -172,6 +172,8 @@ class Counts:
     vacuous: int
     term_unknown: int
     tokens_unknown: int
+    shows_nothing: int = 0
+    no_finish_reason: int = 0
 
 
 @dataclass(frozen=True)

@@ -245,11 +245,18 @@ def standing_notes(data: ReportData) -> list[str]:
             {c.load: c.term_unknown for c in data.counts},
         ),
         ("ok, with unknown output tokens", {c.load: c.tokens_unknown for c in data.counts}),
+        (
+            "answers that showed no text, so that their TTFT is that of their first chunk",
+            {c.load: c.shows_nothing for c in data.counts},
+        ),
+        ("ok, though no finish_reason came", {c.load: c.no_finish_reason for c in data.counts}),
         ("excluded by the manifest's accounting", {c.load: c.excluded for c in data.counts}),
     ):
         places = ", ".join(f"{n:,} at {load.label}" for load, n in counted.items() if n)
         if places:
             notes.append(f"{words}: {places}")
+    if data.study.section("endpoint").get("stream") is False:
+        notes.append("answers came whole (endpoint.stream = false): TTFT is E2E, and there is no TPOT or ICL")
     notes += _drain(data)
     if not data.runs:
         notes.append("no runs")

@@ -230,7 +230,7 @@ def errors_of(rows: Iterable[Record]) -> tuple[ErrorCount, ...]:
 
 def counts_of(rows: Iterable[Record]) -> tuple[Counts, ...]:
     """The counts frame's rows (one a run), summed over each load point's runs."""
-    names = ("counted", "excluded", "vacuous", "term_unknown", "tokens_unknown")
+    names = ("counted", "excluded", "vacuous", "term_unknown", "tokens_unknown", "shows_nothing", "no_finish_reason")
     totals: dict[LoadPoint, dict[str, int]] = {}
     for row in rows:
         held = totals.setdefault(load_point(row), dict.fromkeys(names, 0))

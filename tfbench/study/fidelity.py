@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tfbench.core.clocks import ClockBase
 from tfbench.core.errors import EndpointError
-from tfbench.core.kinds import OUTPUT_KINDS, Outcome, Phase
+from tfbench.core.kinds import Outcome, Phase
+from tfbench.ledger.output import output_mask
 from tfbench.load.assemble import Assembled, assemble
 from tfbench.load.job import LoadJob
 from tfbench.load.signals import measure_signals
@@ -177,7 +178,6 @@ class Chunks:
 
 def match_chunks(offered: Offered, truth: dict[str, list[int]]) -> Chunks:
     """Each chunk beside the time it was really sent at."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     attempts = offered.assembled.tables["attempts"]
@@ -188,8 +188,7 @@ def match_chunks(offered: Offered, truth: dict[str, list[int]]) -> Chunks:
     streams = offered.assembled.tables["streams"].combine_chunks()
     kinds = streams["kind"].combine_chunks()
     bounds = kinds.offsets.to_numpy()
-    output = pc.is_in(kinds.values, value_set=pa.array(sorted(kind.value for kind in OUTPUT_KINDS)))
-    mask = output.to_numpy(zero_copy_only=False)
+    mask = output_mask(streams)
     columns = [streams[name].combine_chunks().values.to_numpy() for name in ("t_ns", "user_ns", "blur_ns")]
     rows: list[I64] = []
     true: list[I64] = []

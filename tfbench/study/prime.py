@@ -12,7 +12,7 @@ from tfbench.core.kinds import Role
 from tfbench.core.redact import Redactor
 from tfbench.load.target import control_url, tls_context, unix_path
 from tfbench.manifest import Manifest, RunPlan, adapter
-from tfbench.protocol import DIALECTS, error_message
+from tfbench.protocol import DIALECTS
 from tfbench.study.probe import attempt_row, control_id, post, read_answer, within
 from tfbench.study.record import sampling_of
 from tfbench.study.watch import Watcher
@@ -97,7 +97,7 @@ def _sent(
     limit_s = endpoint.timeouts.total_s
     answer = within(limit_s, lambda: post(client, control_url(url.rstrip("/") + speak.path), body, send))
     if not 200 <= answer.status_code < 300:
-        raise EndpointError(error_message(answer.status_code, answer.content))
+        raise EndpointError(answer.error_message())
     found = read_answer(answer, str(endpoint.dialect))
     if found["error"] is not None:
         raise EndpointError(str(found["error"]))

@@ -19,7 +19,7 @@ from tfbench.core.redact import Redactor
 from tfbench.engine.misbehave import MISBEHAVE_HEADER, SPARED
 from tfbench.load.target import control_url, tls_context, unix_path
 from tfbench.manifest import Manifest, adapter
-from tfbench.protocol import DIALECTS, SseParser, error_message
+from tfbench.protocol import DIALECTS, SseParser, error_message, one_line
 from tfbench.study.record import sampling_of
 
 _PROBE_TOKENS = 2
@@ -48,6 +48,15 @@ class Answer:
     status_code: int
     headers: httpx.Headers
     content: bytes
+
+    @property
+    def encoding(self) -> str:
+        """Its Content-Encoding; "" for none."""
+        return str(self.headers.get("content-encoding", "")).strip().lower().replace("identity", "")
+
+    def error_message(self) -> str:
+        """What it says, as one that isn't 2xx."""
+        return error_message(self.status_code, self.content, self.encoding)
 
 
 def within(total_s: float, ask: Callable[[], T]) -> T:
@@ -122,7 +131,7 @@ def _check_status(url: str, response: Answer, model: str, listed: list[str]) -> 
     status = response.status_code
     if 200 <= status < 300:
         return
-    says = error_message(status, response.content)
+    says = response.error_message()
     if status in (401, 403):
         raise _say(url, f"the server refuses us ({says})", "set endpoint.headers.Authorization, e.g. env:API_KEY")
     if listed and model not in listed:
@@ -215,7 +224,7 @@ def probe_endpoint(
         "models": listed[:20],
         "answered_as": answered_as,
         "server": response.headers.get("server"),
-        "usage": found["usage"] is not None,
+        "usage": found["usage"] is not None and found["usage"].output_tokens is not None,
         "id_echo": _echo(response, request_id),
         "streamed": found["streamed"],
     }
@@ -299,17 +308,18 @@ def _echo(response: Answer, request_id: str) -> str | None:
 def read_answer(response: Answer, dialect: str) -> dict[str, Any]:
     """What an answer holds: error (None where it is well), model, usage, finish_reason, streamed."""
     speak = DIALECTS[dialect]
+    if response.encoding:
+        error = one_line(f"body came encoded as {response.encoding!r}, which was not asked for")
+        return {"error": error, "model": None, "usage": None, "finish_reason": None, "streamed": False}
     if "text/event-stream" in response.headers.get("content-type", "") or response.content.startswith(b"data:"):
         decoder = speak.stream_decoder()
-        for event in SseParser().feed(response.content + b"\n\n"):
-            decoder.feed(event)
-        error = decoder.error
-        if error is None and decoder.finish_reason is None and not decoder.done:
-            error = "the stream has no finish_reason and no end mark"
+        chunks = map(decoder.feed, SseParser().feed(response.content + b"\n\n"))
+        kinds = {chunk.kind for chunk in chunks if chunk is not None}
+        usage = decoder.usage and decoder.usage.beside(kinds)
         return {
-            "error": error,
+            "error": decoder.verdict(),
             "model": decoder.response_model,
-            "usage": decoder.usage,
+            "usage": usage,
             "finish_reason": decoder.finish_reason,
             "streamed": True,
         }

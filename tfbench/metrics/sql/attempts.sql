@@ -23,24 +23,43 @@ WITH clocks AS (
         task_in_order AS (PARTITION BY run_id, task_id, turn ORDER BY "try")
 ),
 marked AS (
+    -- A chunk that shows nothing is output where it is known to have carried a token, or where the whole stream shows
+    -- nothing.
     SELECT
-        run_id, attempt_id, t_ns, tokens, blur_ns,
+        run_id, attempt_id, t_ns, tokens, kind,
         CASE WHEN $side = 'seen' OR blur_ns IS NULL THEN t_ns
-            ELSE list_transform(range(1, len(t_ns) + 1), lambda i: t_ns[i] - coalesce(blur_ns[i], 0)) END AS early_ns,
+            ELSE list_transform(t_ns, lambda t, i: t - coalesce(blur_ns[i], 0)) END AS early_ns,
+        -- A duration begins with the one stamp and finishes with the other.
+        CASE $side WHEN 'most' THEN early_ns ELSE t_ns END AS opens_ns,
+        CASE $side WHEN 'least' THEN early_ns ELSE t_ns END AS closes_ns,
         list_transform(kind, lambda k: coalesce(k IN ('text', 'reasoning', 'tool'), false)) AS visible,
-        list_transform(kind, lambda k: coalesce(k IN ('text', 'reasoning', 'tool', 'empty'), false)) AS output
+        CASE WHEN list_contains(kind, 'empty')
+            THEN list_transform(kind, lambda k, i: coalesce(k = 'empty' AND tokens[i] > 0, false)) END AS carried
     FROM streams
     WHERE list_contains($run_ids, run_id) AND t_ns IS NOT NULL AND kind IS NOT NULL
 ),
 outputs AS (
     SELECT
         run_id, attempt_id,
-        CASE $side WHEN 'least' THEN early_ns ELSE t_ns END[list_position(visible, true)] AS first_visible_ns,
-        -- A duration begins with the one stamp and finishes with the other.
-        list_where(CASE $side WHEN 'most' THEN early_ns ELSE t_ns END, output) AS begin_ns,
-        list_where(CASE $side WHEN 'least' THEN early_ns ELSE t_ns END, output) AS out_ns,
+        closes_ns[list_position(visible, true)] AS first_visible_ns,
+        CASE WHEN NOT list_contains(output, true) THEN coalesce(
+            closes_ns[list_position(kind, 'finish')],
+            list_where(closes_ns, list_transform(kind, lambda k: k = 'usage'))[-1]
+        ) END AS finish_ns,
+        list_where(opens_ns, output) AS begin_ns,
+        list_where(closes_ns, output) AS out_ns,
         list_where(tokens, output) AS out_tokens
-    FROM marked
+    FROM (
+        SELECT
+            *,
+            CASE
+                WHEN carried IS NULL THEN visible
+                WHEN list_contains(visible, true) OR list_contains(carried, true)
+                    THEN list_transform(visible, lambda v, i: v OR carried[i])
+                ELSE list_transform(kind, lambda k, i: coalesce(k = 'empty' AND tokens[i] IS DISTINCT FROM 0, false))
+            END AS output
+        FROM marked
+    )
 ),
 gaps AS (
     SELECT
@@ -75,8 +94,13 @@ durations AS (
         coalesce(n_output_chunks, 0) AS n_output_chunks,
         coalesce(one_token_per_chunk, false) AS one_token_per_chunk,
         gaps_ms, sorted_gaps_ms,
-        (first_visible_ns - from_ns) / 1e6 AS ttft_ms,
-        (first_visible_ns - sent_ns) / 1e6 AS ttft_service_ms,
+        -- An ok answer that shows nothing though tokens came, as with weights that write nothing, began with its first
+        -- output chunk; where even that is missing, at the latest with its finish.
+        outcome = 'ok' AND first_visible_ns IS NULL AND output_tokens IS DISTINCT FROM 0 AS silent,
+        CASE WHEN silent THEN coalesce(out_ns[1], CASE WHEN output_tokens > 0 THEN finish_ns END)
+            ELSE first_visible_ns END AS first_ns,
+        (first_ns - from_ns) / 1e6 AS ttft_ms,
+        (first_ns - sent_ns) / 1e6 AS ttft_service_ms,
         greatest(out_ns[-1] - begin_ns[1], 0) / 1e6 AS output_ms,
         CASE WHEN n_output_chunks >= 2 AND output_tokens >= 2 THEN output_ms / (output_tokens - 1) END AS tpot_ms,
         CASE WHEN n_output_chunks >= 2 AND output_tokens > out_tokens[1]
@@ -151,6 +175,7 @@ SELECT
     ttft_met, tpot_met, icl_met, e2e_met, quality_passed,
     ok AND ttft_met AND tpot_met AND icl_met AND e2e_met AND quality_passed AS good,
     eligible AND phase = 'measure' AND ok AND term_void AS vacuous,
+    silent AND first_ns IS NOT NULL AS shows_nothing, finish_reason,
     fail_strain,
     -- How near to bad: the largest ratio of a latency to its SLO limit, without an SLO to its timeout; +inf for what
     -- isn't good for another reason.
