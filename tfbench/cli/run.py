@@ -9,9 +9,10 @@ from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
     SetOption,
+    VerboseOption,
     WarehouseOption,
+    again,
     print_json,
-    report_hint,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -27,6 +28,7 @@ def run(
     workers: Annotated[
         int, typer.Option(min=1, max=64, help="Processes that share the schedule; one carries some 50,000 chunks/s.")
     ] = 1,
+    verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run every load point and repeat of MANIFEST and keep the facts.
@@ -51,7 +53,8 @@ def run(
     if json:
         print_json(json_document(data))
     else:
-        print_summary(data)
-        typer.echo(report_hint(done.study_id, path, warehouse))
+        options = () if workers == 1 else ("--workers", str(workers))
+        known = again(path, warehouse, manifest=str(manifest), url=url, sets=tuple(sets or ()), options=options)
+        print_summary(data, verbose=verbose, again=known)
     if done.invalid == done.runs:
         raise typer.Exit(int(ExitCode.INVALID))

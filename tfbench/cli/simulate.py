@@ -9,9 +9,10 @@ from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
     SetOption,
+    VerboseOption,
     WarehouseOption,
+    again,
     print_json,
-    report_hint,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -25,6 +26,7 @@ def simulate(
     ],
     warehouse: WarehouseOption = None,
     sets: SetOption = None,
+    verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
     """Simulate every load point and repeat of MANIFEST: the reference engine's scheduler in virtual time, no endpoint.
@@ -51,7 +53,7 @@ def simulate(
     if json:
         print_json(json_document(data))
     else:
-        print_summary(data)
-        typer.echo(report_hint(done.study_id, path, warehouse))
+        known = again(path, warehouse, manifest=str(manifest), sets=tuple(sets or ()), simulated=profile[0])
+        print_summary(data, verbose=verbose, again=known)
     if done.invalid == done.runs:
         raise typer.Exit(int(ExitCode.INVALID))

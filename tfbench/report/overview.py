@@ -238,6 +238,15 @@ def standing_notes(data: ReportData) -> list[str]:
         status = state(data, load).status
         if status:
             notes.append(f"{load.label}: {status} of {len(data.runs_at(load))} runs")
+    notes += count_notes(data)
+    if not data.runs:
+        notes.append("no runs")
+    return notes
+
+
+def count_notes(data: ReportData) -> list[str]:
+    """What must be known of how requests were counted: vacuous and unknown SLO terms, exclusions, drain in a window."""
+    notes = []
     for words, counted in (
         ("met an SLO term vacuously (one output token or chunk)", {c.load: c.vacuous for c in data.counts}),
         (
@@ -250,10 +259,7 @@ def standing_notes(data: ReportData) -> list[str]:
         places = ", ".join(f"{n:,} at {load.label}" for load, n in counted.items() if n)
         if places:
             notes.append(f"{words}: {places}")
-    notes += _drain(data)
-    if not data.runs:
-        notes.append("no runs")
-    return notes
+    return notes + _drain(data)
 
 
 def _drain(data: ReportData) -> list[str]:
@@ -288,6 +294,24 @@ def headline(data: ReportData) -> str:
     ks = [len(data.runs_at(load)) for load in data.loads]
     parts.append(f"K = {span(ks)}")
     return ", ".join(parts)
+
+
+def runs_words(data: ReportData) -> str:
+    """`15 runs: 13 valid, 2 invalid (left out)`."""
+    count = len(data.runs)
+    invalid = sum(run.invalid for run in data.runs)
+    valid = sum(run.validity is not None for run in data.runs) - invalid
+    planned = data.planned_runs
+    every = f"{count} of {planned} planned runs" if unfinished(data) else f"{count} run{'' if count == 1 else 's'}"
+    kept = len({run.run_id for load in data.loads for run in chosen_runs(data.runs_at(load))})
+    fate = " (left out)" if kept + invalid == count else ""
+    parts = [
+        f"{valid} valid" if valid else "",
+        f"{invalid} invalid{fate}" if invalid else "",
+        f"{count - valid - invalid} not judged" if count - valid - invalid else "",
+    ]
+    told = ", ".join(filter(None, parts))
+    return f"{every}: {told}" if told else every
 
 
 def unfinished(data: ReportData) -> str:
