@@ -144,7 +144,7 @@ def one_invalid(sample: Sample) -> None:
         (lambda s: lose(s, "timeout"), "Result", "none of 500 requests was answered well, so no figure says"),
         (lambda s: lose(s, "timeout"), "Problem", "500 of 500 requests timed out."),
         (drop_runs, "Problem", "3 of 5 planned runs were made."),
-        (stop, "Problem", "1 interrupted runs at 2 req/s."),
+        (stop, "Problem", "1 interrupted run at 2 req/s."),
         (some_fail, "Problem", "4 of 504 requests failed: 3 timed out, 1 was rejected (429 or 503)"
                                " (most often: nothing came for 30 s)"),
         (imported, "Problem", "imported:vllm: another tool measured this, and nobody judged how."),

@@ -14,6 +14,7 @@ from tfbench.cli.options import (
     again,
     print_json,
     refuse_unused,
+    telling_of,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -85,7 +86,7 @@ def capacity(
     if json:
         print_json({"study_id": found.study_id, **found.document()})
     else:
-        with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+        with telling_of(found.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
             data = build_report(store, found.study_id)
         known = again(path, warehouse, manifest=str(manifest), url=url, sets=tuple(sets or ()), simulated=profile)
         print_summary(data, verbose=verbose, again=known)

@@ -1,8 +1,10 @@
 """Options that several verbs share."""
 
+import contextlib
+import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,6 +57,20 @@ def again(path: Path, given: Path | None, **known: Any) -> Any:
 
     tool = "tfbench" if shutil.which("tfbench") else sys.argv[0]
     return Again(warehouse=None if given is None else path, tool=tool, **known)
+
+
+@contextlib.contextmanager
+def telling_of(study_id: str, path: Path) -> Iterator[None]:
+    """While a finished study's figures are made: says that they are waited for, and after Ctrl-C where the study is."""
+    from tfbench.cli.waiting import Waiting
+    from tfbench.core.errors import Interrupted
+
+    try:
+        with Waiting("the figures to be made from the facts", lines=False):
+            yield
+    except KeyboardInterrupt:
+        look = shlex.join(["tfbench", "report", study_id, "--warehouse", str(path)])
+        raise Interrupted(f"interrupted: study {study_id} is kept in {path}; see it with: {look}") from None
 
 
 def check_folder(path: Path | None, option: str) -> None:

@@ -30,10 +30,14 @@ def report(
     check_page(html, plotly)
     path = warehouse_path(warehouse)
 
+    from tfbench.cli.waiting import Waiting
     from tfbench.report import build_report, json_document, print_summary, write_html
     from tfbench.warehouse import Warehouse
 
-    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+    with (
+        Waiting("the figures to be made from the facts", lines=False),
+        Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store,
+    ):
         data = build_report(store, store.resolve_study(study))
     if html is not None:
         write_html(data, html, plotly or "inline")

@@ -13,6 +13,7 @@ from tfbench.cli.options import (
     WarehouseOption,
     again,
     print_json,
+    telling_of,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -48,7 +49,7 @@ def run(
 
     with LiveWatcher() as watcher:
         done = run_study(loaded, path, watcher, workers=workers)
-    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+    with telling_of(done.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:
         print_json(json_document(data))

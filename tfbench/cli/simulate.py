@@ -13,6 +13,7 @@ from tfbench.cli.options import (
     WarehouseOption,
     again,
     print_json,
+    telling_of,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -48,7 +49,7 @@ def simulate(
     systems = [System(Path(name).name.removesuffix(".toml"), engine_profile(name)) for name in profile]
     with LiveWatcher() as watcher:
         done = simulate_study(loaded, path, systems, watcher)
-    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+    with telling_of(done.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:
         print_json(json_document(data))

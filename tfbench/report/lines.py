@@ -198,7 +198,7 @@ def problem_words(data: ReportData) -> list[str]:
         out.append(f"{missing} were made")
     stopped = [(state(data, load).status, data.load_text(load)) for load in data.loads]
     if told := [(words, at) for words, at in stopped if words]:
-        out.append(gathered([(f"{words} runs", at) for words, at in told]))
+        out.append(gathered([(f"{words} run{'' if words.startswith('1 ') else 's'}", at) for words, at in told]))
     out += _invalid(data)
     calm = {load: chosen_runs(data.runs_at(load)) for load in data.loads if not overloaded(data, load)}
     some = [(sum(run.unstable for run in runs), len(runs), load) for load, runs in calm.items()]
@@ -337,7 +337,7 @@ def next_words(data: ReportData, again: Again) -> str:
     counts = outcome_counts(data)
     if data.capacity is not None:
         advice = data.capacity.advice
-        return f"{advice[0].upper()}{advice[1:]}." if advice else ""
+        return f"{advice}." if advice else ""
     if any(run.origin.startswith("imported:") for run in data.runs):
         return ""
     if not data.runs or unfinished(data) or any(run.status != "complete" for run in data.runs):

@@ -19,7 +19,7 @@ from tfbench.report.conditions import conditions
 from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows, operating_points
 from tfbench.report.escape import plain
 from tfbench.report.fmt import NOTHING, UNSETTLED, compact, shown
-from tfbench.report.lines import plain_lines, row_words
+from tfbench.report.lines import Line, plain_lines, row_words
 from tfbench.report.model import LoadPoint, ReportData
 from tfbench.report.overview import (
     Column,
@@ -43,7 +43,7 @@ _GAP = 2
 _COLOURS = {"Result": "bold", "Caution": "bold yellow", "Problem": "bold red", "Next": "bold", "Details": "dim"}
 
 
-def summary(data: ReportData, width: int, *, verbose: bool = False, again: Again | None = None) -> RenderableType:
+def summary(data: ReportData, width: int, *, verbose: bool = False, again: Again | None = None) -> Group:
     """The study's summary for a terminal `width` columns wide; `again`: how it could be made once more."""
     arms = _arm_names(data)
     lines: list[RenderableType] = [*_heading(data)]
@@ -53,8 +53,7 @@ def summary(data: ReportData, width: int, *, verbose: bool = False, again: Again
     lines += _evidence(data) if data.capacity is not None else _figures(data, width, arms)
     lines.append(Text(""))
     for line in plain_lines(data, again):
-        words = textwrap.wrap(line.text, max(width - _LEAD, 20), break_on_hyphens=False) or [""]
-        for i, part in enumerate(words):
+        for i, part in enumerate(_wrapped(line, width - _LEAD)):
             text = Text((line.lead if i == 0 else "").ljust(_LEAD), style=_COLOURS[line.lead], no_wrap=True)
             lines.append(text.append(part, style="dim" if line.lead == "Details" else "not bold default"))
     if verbose:
@@ -73,7 +72,16 @@ def print_summary(
     """Prints the summary to `file` (stdout), as wide as its terminal, or 100 columns where that isn't known."""
     stream = file if file is not None else sys.stdout
     console = Console(file=stream, width=width or (None if stream.isatty() else 100), highlight=False, soft_wrap=False)
-    console.print(summary(data, console.width, verbose=verbose, again=again))
+    told = summary(data, console.width, verbose=verbose, again=again)
+    for one in told.renderables:
+        # What has its own line breaks keeps them; a command is broken by the terminal alone, so that it can be pasted.
+        console.print(one, soft_wrap=isinstance(one, Text) and bool(one.no_wrap))
+
+
+def _wrapped(line: Line, width: int) -> list[str]:
+    if line.lead in ("Next", "Details"):
+        return [line.text]
+    return textwrap.wrap(line.text, max(width, 20), break_on_hyphens=False) or [""]
 
 
 def _heading(data: ReportData) -> Iterator[Text]:
