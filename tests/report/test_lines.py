@@ -9,7 +9,7 @@ import pytest
 from tests.report.sample import Sample
 from tests.report.studies import SAMPLES
 from tfbench.report.again import Again
-from tfbench.report.lines import Line, plain_lines
+from tfbench.report.lines import Line, plain_lines, row_words
 from tfbench.report.model import ReportData
 
 AGAIN = Again("m.toml", url="http://h/v1")
@@ -93,6 +93,13 @@ def test_no_headline_rests_on_what_is_not_settled(change: Callable[[Sample], Non
     change(sample)
     says = lines(sample.data())["Result"]
     assert "meets" not in says and "2.4" not in says and "97" not in says
+
+
+def test_an_invalid_load_is_not_called_overloaded() -> None:
+    sample = study((4, 0.5, "unstable"))
+    spoil(sample)
+    data = sample.data()
+    assert row_words(data, data.loads[0]) == "" and "beyond" not in lines(data)["Result"]
 
 
 def lose(sample: Sample, outcome: str) -> None:

@@ -76,8 +76,8 @@ def test_marks_are_explained_in_a_line_and_in_full_where_asked() -> None:
     for piece in (
         "110? ≥ 107",
         "≥ 750",
-        "?: too little measured to be sure",
-        "≥ ≤: only a bound is known",
+        "?: too little measured",
+        "≥ ≤: only a bound",
         "–: no value",
         "8 4.00 ±0.16 overloaded: 900 of 2,415 requests timed out",
         "5 interrupted",

@@ -65,8 +65,14 @@ class Standing(Enum):
 
 
 def overloaded(data: ReportData, load: LoadPoint) -> bool:
-    """Whether requests came faster than they were answered in most runs that count."""
-    return withheld_at(data.runs_at(load))
+    """Whether requests came faster than they were answered in most runs that count; INVALID ones tell nothing of it."""
+    return not no_evidence(data, load) and withheld_at(data.runs_at(load))
+
+
+def no_evidence(data: ReportData, load: LoadPoint) -> bool:
+    """Whether every run of a load is INVALID."""
+    runs = data.runs_at(load)
+    return bool(runs) and all(run.invalid for run in runs)
 
 
 def usable(data: ReportData, load: LoadPoint, name: str) -> Figure | None:
@@ -77,8 +83,7 @@ def usable(data: ReportData, load: LoadPoint, name: str) -> Figure | None:
 
 def standing(data: ReportData, load: LoadPoint) -> Standing:
     """Where a load stands."""
-    runs = data.runs_at(load)
-    if runs and all(run.invalid for run in runs):
+    if no_evidence(data, load):
         return Standing.UNKNOWN
     if overloaded(data, load):
         return Standing.BEYOND
@@ -146,7 +151,7 @@ def _did(data: ReportData, loads: Sequence[LoadPoint]) -> str:
 
 def _calm_words(data: ReportData, loads: Sequence[LoadPoint]) -> list[str]:
     """What the server gave at the lowest and the highest load that it kept up with, as far as it is settled."""
-    calm = [load for load in loads if not overloaded(data, load) and not all(run.invalid for run in data.runs_at(load))]
+    calm = [load for load in loads if not overloaded(data, load) and not no_evidence(data, load)]
     out = []
     for load in dict.fromkeys((*calm[:1], *calm[-1:])):
         found = [
@@ -200,7 +205,8 @@ def problem_words(data: ReportData) -> list[str]:
     if told := [(words, at) for words, at in stopped if words]:
         out.append(gathered([(f"{words} run{'' if words.startswith('1 ') else 's'}", at) for words, at in told]))
     out += _invalid(data)
-    calm = {load: chosen_runs(data.runs_at(load)) for load in data.loads if not overloaded(data, load)}
+    judged = [load for load in data.loads if not overloaded(data, load) and not no_evidence(data, load)]
+    calm = {load: chosen_runs(data.runs_at(load)) for load in judged}
     some = [(sum(run.unstable for run in runs), len(runs), load) for load, runs in calm.items()]
     if piled := [f"{n} of {every} runs at {data.load_text(load)}" for n, every, load in some if n]:
         out.append(f"requests piled up in {', '.join(piled)}")
@@ -312,7 +318,7 @@ def _unsettled(data: ReportData) -> list[str]:
             figure = data.figure(load, column.figure)
             if figure is None or figure.settled or figure.value is None or load in leaking or overloaded(data, load):
                 continue
-            if all(run.invalid for run in data.runs_at(load)):
+            if no_evidence(data, load):
                 continue
             if found := LONGER.search(figure.reason or ""):
                 short.append((column.head, data.load_text(load)))

@@ -233,8 +233,8 @@ def _legend(data: ReportData, wanted: Sequence[Column]) -> str:
     marks = "".join(text.value + text.interval for _, text in drawn)
     parts = [
         f"±, [ ]: {100 * max(levels):g} % intervals" if levels else "",
-        f"{UNSETTLED}: too little measured to be sure" if UNSETTLED in marks else "",
-        "≥ ≤: only a bound is known" if "≥" in marks or "≤" in marks else "",
+        f"{UNSETTLED}: too little measured" if UNSETTLED in marks else "",
+        "≥ ≤: only a bound" if "≥" in marks or "≤" in marks else "",
         f"{NOTHING}: no value" if any(text.mark == NOTHING for _, text in drawn) else "",
     ]
     return "   ".join(filter(None, parts))
