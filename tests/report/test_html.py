@@ -13,7 +13,7 @@ from tfbench.report.cdf import points_for
 from tfbench.report.escape import csp_hash, plain
 from tfbench.report.lines import requests_words
 from tfbench.report.page import Plotly
-from tfbench.report.sections import sections
+from tfbench.report.sections import best, sections
 
 
 @pytest.fixture(scope="module", params=SAMPLES)
@@ -189,3 +189,10 @@ def test_the_top_says_what_was_measured_and_no_name_of_ours_is_read(name: str) -
 def test_requests_are_counted_in_words() -> None:
     assert requests_words(SAMPLES["healthy"]()) == "4,200 requests: 4,045 were answered well, 155 timed out"
     assert requests_words(SAMPLES["empty"]()) == "no request was scheduled in a window"
+
+
+def test_no_headline_of_the_page_rests_on_what_is_not_settled() -> None:
+    sample = Sample()
+    sample.add_runs(2.0, 5)
+    sample.add_figure(2.0, "goodput_requests_per_s", "requests/s", 2.0, settled=False, reason="too few")
+    assert best(sample.data()) == ()
