@@ -37,6 +37,12 @@
   }
 
   function draw() {
+    if (typeof Plotly === "undefined") {
+      for (const place of document.querySelectorAll("[data-drawing]")) {
+        place.textContent = "Not drawn: the page can't get plotly.js. Every number is in the tables.";
+      }
+      return;
+    }
     const colours = given.themes[theme()];
     for (const place of document.querySelectorAll("[data-drawing]")) {
       const spec = fill(given.drawings[place.dataset.drawing], colours);

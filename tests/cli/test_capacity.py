@@ -55,8 +55,7 @@ def test_a_search_in_virtual_time_prints_answer_evidence_and_curve(folder: Path)
         "good_fraction ≥ 0.5",
         "not met",
         "likely met",
-        "Next: allow 60 runs with --max-probes 60.",
-        "output tokens/s",
+        "Next allow 60 runs with --max-probes 60.",
     ):
         assert piece in text
     assert "n (n_eff)" in text and "in at most 8 runs" in done.stderr

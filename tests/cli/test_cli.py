@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,10 +105,11 @@ def test_diff_names_the_primary_variables_and_warns(manifest: Path, tmp_path: Pa
     )
     other.write_text(text)
     done = tfbench("diff", manifest, other)
+    assert tomllib.loads(done.stdout)["load"]["rates"] == [10, 30] and "# was [10, 20], primary" in done.stdout
     assert "model.weights" in done.stdout and "load.rates" in done.stdout and "warning" in done.stderr
     document = json.loads(tfbench("diff", manifest, other, "--json").stdout)
     assert not document["same_workload"] and not document["same_system"] and document["warning"]
-    assert tfbench("diff", manifest, manifest).stdout.strip() == "no difference"
+    assert tfbench("diff", manifest, manifest).stdout.strip() == "# no difference"
 
 
 @pytest.mark.parametrize(

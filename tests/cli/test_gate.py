@@ -177,7 +177,7 @@ def test_arms_of_one_study(folder: Path, tmp_path: Path) -> None:
 def test_what_out_and_the_step_summary_hold(folder: Path, tmp_path: Path) -> None:
     step = tmp_path / "step.md"
     step.write_text("before\n")
-    out = tmp_path / "new" / "out"
+    out = tmp_path / "out"
     arguments = ["gate", "base", "slow", "--policy", str(folder / "policy.toml"), "--out", str(out)]
     code, text = tfbench(folder, *arguments, env={"GITHUB_STEP_SUMMARY": str(step)})
     assert code == 1 and text.startswith("FAIL")
@@ -195,10 +195,17 @@ def test_what_out_and_the_step_summary_hold(folder: Path, tmp_path: Path) -> Non
 
 def test_a_file_that_cannot_be_written_does_not_hide_the_verdict(folder: Path) -> None:
     taken = folder / "policy.toml"
-    where = [*("--out", str(taken / "out")), *("--warehouse", str(folder / "w.duckdb"))]
+    where = [*("--out", str(taken)), *("--warehouse", str(folder / "w.duckdb"))]
     done = CliRunner().invoke(app, ["gate", "base", "slow", "--policy", str(taken), *where])
     assert done.stdout.startswith("FAIL")
     assert isinstance(done.exception, TfbenchError) and "name another with --out" in str(done.exception)
+
+
+@pytest.mark.parametrize("option", [["--out", "mistyped/out"], ["--html", "mistyped/page.html"]])
+def test_a_mistyped_folder_is_told_before_anything_is_run(option: list[str], folder: Path) -> None:
+    code, line = tfbench(folder, "gate", "none.toml", "none.toml", "--run", "--policy", "policy.toml", *option)
+    assert code == 2 and "there is no folder mistyped; make it, or name another" in line
+    assert not (folder / "mistyped").exists()
 
 
 def test_a_plan_tells_repeats_and_attempts(folder: Path) -> None:
@@ -284,7 +291,7 @@ def test_effects_as_a_page(folder: Path, tmp_path: Path) -> None:
         assert injected(page) == [] and page.attributes("data-drawing")[0] == "effects-0"
         assert ("8 worse, " if arguments[0] == "compare" else "FAIL") in page.text
     code, line = tfbench(folder, "compare", "mix", "code", "--html", str(folder / "w.duckdb" / "x.html"))
-    assert code == 2 and "can't write the report" in line
+    assert code == 2 and "there is no folder" in line
 
 
 def test_two_studies_alike_pass_though_nothing_varies(folder: Path) -> None:

@@ -36,7 +36,7 @@ def _verdicts(store: Path) -> list[tuple[str, str, str]]:
 
 
 def test_new_ones_are_taken_once_and_judged(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = tmp_path / "other" / "w.duckdb"
+    store = tmp_path / "other.duckdb"
     ingest([folder / "s1" / "r1"], store)
     assert capsys.readouterr().out == "1 new, 0 already there\n"
     ingest([folder, folder / "s1", folder / "s1" / "r1"], store)

@@ -165,3 +165,24 @@ def test_no_room_for_the_rows_is_one_line(store: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("tfbench: ") and "no room for the rows" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("select ttft_ms from attempts", "; view attempt_metrics has ttft_ms"),
+        ("select a.tpot_ms from attempts a", "; view attempt_metrics has tpot_ms"),
+        ("select * from attempt", 'Did you mean "attempts"?'),
+        ("select outcom from attempts", 'Candidate bindings: "outcome"'),
+        ("select ttft from attempt_metrics", '"ttft_ms"'),
+        ("select lenth('a')", 'Did you mean "length"?'),
+    ],
+)
+def test_a_refused_query_is_told_what_may_be_meant(query: str, says: str, store: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        sql(query, store)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_latencies_have_obvious_names(ask: Ask) -> None:
+    assert ask("select ttft_ms, tpot_ms, e2e_ms from attempt_metrics where counted") == "no rows\n"

@@ -93,7 +93,7 @@ def test_bands_are_the_hulls_of_neighbouring_intervals() -> None:
 
 def test_what_cannot_stand_on_the_curve_is_named() -> None:
     words = " ".join(drawing(SAMPLES["troubled"](), "operating").notes)
-    assert "tokens_per_s_per_user at 8" in words
+    assert "output tokens per second per user at 8" in words
 
 
 def test_the_json_has_every_load_point_with_its_intervals() -> None:

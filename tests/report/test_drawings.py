@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,8 @@ def test_every_caption_states_n_k_and_method_or_why_there_is_nothing(name: str) 
     for drawing in drawings(SAMPLES[name]()).values():
         assert "n = " in drawing.caption
         if drawing.spec is None:
-            assert drawing.caption.startswith("Nothing to draw (n = 0)")
+            assert drawing.caption.startswith("Nothing to draw (n = 0): ")
+            assert drawing.caption.count(". ") == 0 and not drawing.notes, "an empty panel says one sentence"
         else:
             assert "K = " in drawing.caption
             assert any(word in drawing.caption for word in ("intervals: ", "No interval", "Empirical", "Exact counts"))
@@ -142,7 +144,7 @@ def test_distributions_of_unstable_loads_are_withheld() -> None:
 def test_every_outcome_is_there() -> None:
     drawing = drawings(SAMPLES["troubled"]())["outcomes"]
     names = [trace["name"] for trace in spec(drawing)["data"]]
-    assert "unsent" in names
+    assert "never sent" in names and not [name for name in names if "_" in name]
     assert len(names) == 11
     shares = [sum(trace["x"][i] for trace in spec(drawing)["data"]) for i in range(4)]
     assert shares == pytest.approx([1.0] * 4)
@@ -215,6 +217,19 @@ def test_any_column_can_be_drawn(columns: list[list[float]], metric: str) -> Non
         assert low < high
         for curve in named(drawn, showlegend=True):
             assert all(10**low <= x <= 10**high * 1.000001 for x in curve["x"])
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_shading_stays_inside_the_axes(name: str) -> None:
+    sample = SAMPLES[name]()
+    far = [replace(f, lo=(f.lo or 1.0) / 100, hi=(f.hi or 1.0) * 100) for f in sample.figures]
+    for data in (sample, replace(sample, figures=tuple(far))):
+        for drawing in drawings(data).values():
+            for band in named(drawing, fill="toself") if drawing.spec is not None else ():
+                for axis in "xy":
+                    held = spec(drawing)["layout"][f"{axis}axis"]
+                    low, high = (10**end if held["type"] == "log" else end for end in held["range"])
+                    assert low - 1e-9 <= min(band[axis]) and max(band[axis]) <= high * (1 + 1e-9), drawing.key
 
 
 @given(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.report.fmt import caption, gathered, method_sentence, number, per_load, repeats, shown, span
+from tfbench.report.fmt import caption, compact, gathered, method_sentence, number, per_load, repeats, shown, span
 from tfbench.report.model import Figure, LoadPoint
 
 
@@ -109,3 +109,20 @@ def test_a_caption_states_n_k_level_and_method() -> None:
     )
     assert caption([figure(None, None, None)]).startswith("n = 0")
     assert method_sentence([figure(1.0, None, None, method=None)]) == "No interval."
+
+
+@pytest.mark.parametrize(
+    ("value", "lo", "hi", "unit", "line"),
+    [
+        (80.0, 77.6, 82.4, "ms", "80.0 ±2.4"),
+        (1.99, 1.91, 2.07, "requests/s", "1.99 ±0.08"),
+        (12.345, 12.0, 12.7, "ms", "12.3 ±0.4"),  # never narrower than the interval
+        (188.0, 160.0, 240.0, "ms", "188 [160, 240]"),
+        (0.99, 0.98, 1.0, "1", "99.0 [98.0, 100]"),
+        (80.0, 80.0, 80.0, "ms", "80.0 [80.0, 80.0]"),
+        (80.0, 70.0, None, "ms", "80.0 ≥ 70.0"),
+        (None, 70.0, 80.0, "ms", "[70.0, 80.0]"),
+    ],
+)
+def test_compact(value: float | None, lo: float | None, hi: float | None, unit: str, line: str) -> None:
+    assert compact(figure(value, lo, hi, unit=unit, settled=True)).line == line

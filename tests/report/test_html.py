@@ -11,7 +11,9 @@ from tfbench.core.errors import StorageError
 from tfbench.report import html_report, write_html
 from tfbench.report.cdf import points_for
 from tfbench.report.escape import csp_hash, plain
-from tfbench.report.sections import sections
+from tfbench.report.lines import requests_words
+from tfbench.report.page import Plotly
+from tfbench.report.sections import best, sections
 
 
 @pytest.fixture(scope="module", params=SAMPLES)
@@ -146,9 +148,51 @@ def test_every_figure_row_carries_n_k_and_method() -> None:
 
 
 def test_write_html(tmp_path: Path) -> None:
-    path = write_html(SAMPLES["lone"](), tmp_path / "deep" / "report.html")
+    path = write_html(SAMPLES["lone"](), tmp_path / "report.html")
     assert write_html(SAMPLES["lone"](), path) == path, "a page takes the place of an older one"
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="--html"):
+    with pytest.raises(StorageError, match="no such folder"):
         write_html(SAMPLES["lone"](), tmp_path / "file" / "report.html")
+
+
+@pytest.mark.parametrize(("plotly", "source"), [("cdn", "https://cdn.plot.ly/plotly-"), ("file", "plotly.min.js")])
+def test_a_page_without_plotly_in_it_is_small_and_may_load_only_that(plotly: Plotly, source: str) -> None:
+    text = html_report(SAMPLES["healthy"](), plotly)
+    page = Page(text)
+    assert len(text.encode()) < 500_000
+    _, (outside, inside), (_, own) = page.scripts
+    assert (outside["src"] or "").startswith(source) and inside == ""
+    assert plotly == "file" or (outside["integrity"] or "").startswith("sha256-")
+    (sources,) = re.findall(r"script-src ([^;]*)", " ".join(page.attributes("content")))
+    allowed = ["'self'", "file:"] if plotly == "file" else [outside["src"]]
+    assert sources.split() == [*allowed, csp_hash(own)]
+    assert injected(page) == [f"script src={outside['src']}"]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_top_says_what_was_measured_and_no_name_of_ours_is_read(name: str) -> None:
+    data = SAMPLES[name]()
+    text = html_report(data)
+    head = " ".join(Page(text.partition("<nav")[0]).text.split())
+    assert requests_words(data) in head
+    assert "hardware not named" in head or "1 × " in head
+    if name != "troubled":  # its outcomes and errors have names from outside
+        told = Page(text.partition('<section id="definitions">')[0]).text
+        assert set(re.findall(r"\b[a-z0-9]+(?:_[a-z0-9]+)+\b", told)) <= {
+            "st_0123456789abcdef",
+            "good_fraction",
+            "n_eff",
+        }
+
+
+def test_requests_are_counted_in_words() -> None:
+    assert requests_words(SAMPLES["healthy"]()) == "4,200 requests: 4,045 were answered well, 155 timed out"
+    assert requests_words(SAMPLES["empty"]()) == "no request was scheduled in a window"
+
+
+def test_no_headline_of_the_page_rests_on_what_is_not_settled() -> None:
+    sample = Sample()
+    sample.add_runs(2.0, 5)
+    sample.add_figure(2.0, "goodput_requests_per_s", "requests/s", 2.0, settled=False, reason="too few")
+    assert best(sample.data()) == ()

@@ -69,3 +69,8 @@ def test_all_at_once_is_named() -> None:
     document = json_document(SAMPLES["lone"]())
     assert {(run["load_value"], run["load"]) for run in document["runs"]} == {(None, "inf")}
     assert document["study"]["simulated"] is True
+
+
+def test_the_plain_lines_are_there() -> None:
+    lines = json_document(SAMPLES["healthy"]())["lines"]
+    assert lines[0]["lead"] == "Result" and lines[0]["text"].startswith("8 req/s meets the SLO")

@@ -219,6 +219,9 @@ def test_a_hook_that_fails_ends_the_study_with_what_was_run_kept(tmp_path: Path)
         assert store.con.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
 
 
+_KEPT = r"^interrupted: 1 of 2 runs are kept as study (\S+) in \S+; see them with: tfbench report \1 --warehouse \S+$"
+
+
 class Pressed(Silent):
     """Ctrl-C while the system is restarted for the second repeat."""
 
@@ -228,7 +231,7 @@ class Pressed(Silent):
 
 
 def test_ctrl_c_during_a_hook_keeps_what_was_run(tmp_path: Path) -> None:
-    with serving(ok_script) as server, pytest.raises(Interrupted, match=r"^interrupted: 1 of 2 runs are kept as study"):
+    with serving(ok_script) as server, pytest.raises(Interrupted, match=_KEPT):
         url = f"http://127.0.0.1:{server.port}/v1"
         run_study(manifest(url, hooks={"restart": script(tmp_path, "")}), tmp_path / "w.duckdb", Pressed(), reruns=0)
 

@@ -253,7 +253,7 @@ def _pressed() -> Iterator[Callable[[], int]]:
 def test_ctrl_c_keeps_what_there_is(manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulating, "counted_interrupts", _pressed)
     long = with_load(manifest, rates=[100, 200], duration_s=30, repeats=1)
-    with pytest.raises(Interrupted, match="1 of 2 runs are kept"):
+    with pytest.raises(Interrupted, match="1 of 2 runs are kept.*; see them with: tfbench report "):
         simulate_study(long, tmp_path / "w.duckdb", [REFERENCE])
     with Warehouse.open(tmp_path / "w.duckdb", read_only=True) as store:
         rows = store.con.execute(

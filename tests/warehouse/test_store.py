@@ -73,10 +73,10 @@ def test_json_columns_are_json(warehouse: Warehouse) -> None:
     ]
 
 
-def test_open_makes_the_folder_and_reopens(tmp_path: Path) -> None:
-    deep = tmp_path / "a" / "b" / "w.duckdb"
-    Warehouse.open(deep).close()
-    with Warehouse.open(deep) as again:
+def test_open_makes_the_file_and_reopens(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    Warehouse.open(path).close()
+    with Warehouse.open(path) as again:
         versions = again.sql("SELECT version, name FROM schema_migrations ORDER BY version").to_dict("list")
     steps = migrations()
     assert versions == {"version": [step.version for step in steps], "name": [step.name for step in steps]}
@@ -236,10 +236,12 @@ def test_open_in_this_process_in_another_mode(warehouse: Warehouse, path: Path) 
         Warehouse.open(path, read_only=True)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["file", "mistyped", "mistyped/deep"])
+def test_a_folder_that_is_not_there_is_not_made(folder: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"can't make the warehouse's folder"):
-        Warehouse.open(tmp_path / "file" / "w.duckdb")
+    with pytest.raises(StorageError, match=r"there is no such folder for the warehouse; make it, or name another"):
+        Warehouse.open(tmp_path / folder / "w.duckdb")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_default_path(monkeypatch: pytest.MonkeyPatch) -> None:

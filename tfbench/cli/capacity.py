@@ -9,10 +9,12 @@ from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
     SetOption,
+    VerboseOption,
     WarehouseOption,
+    again,
     print_json,
     refuse_unused,
-    report_hint,
+    telling_of,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -42,6 +44,7 @@ def capacity(
     warehouse: WarehouseOption = None,
     sets: SetOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the schedule.")] = 1,
+    verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
     """Find the highest rate (or concurrency) at which MANIFEST's system meets a target.
@@ -83,9 +86,10 @@ def capacity(
     if json:
         print_json({"study_id": found.study_id, **found.document()})
     else:
-        with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
-            print_summary(build_report(store, found.study_id))
-        typer.echo(report_hint(found.study_id, path, warehouse))
+        with telling_of(found.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+            data = build_report(store, found.study_id)
+        known = again(path, warehouse, manifest=str(manifest), url=url, sets=tuple(sets or ()), simulated=profile)
+        print_summary(data, verbose=verbose, again=known)
     if found.answer.limit == "client":
         raise typer.Exit(int(ExitCode.INVALID))
     if found.answer.status == "inconclusive":

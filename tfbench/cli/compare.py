@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tfbench.cli.options import JsonOption, print_json
+from tfbench.cli.options import JsonOption, PlotlyOption, check_page, print_json
 from tfbench.cli.sides import AllowOption, SidesHtmlOption, SidesWarehouseOption, open_sides, refuse_same_study
 
 
@@ -15,6 +15,7 @@ def compare(
     b: Annotated[str, typer.Argument(help="The candidate, likewise.")],
     allow: AllowOption = None,
     html: SidesHtmlOption = None,
+    plotly: PlotlyOption = None,
     warehouse: SidesWarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -36,6 +37,7 @@ def compare(
     from tfbench.verdict.compare import COMPARED
     from tfbench.verdict.compare import compare as compare_arms
 
+    check_page(html, plotly)
     check_allowed(allow or (), "--allow")
     with open_sides((a, b), warehouse) as (base, candidate):
         refuse_same_study(base[1], candidate[1])
@@ -50,7 +52,7 @@ def compare(
         from tfbench.report.effects import comparison_page
         from tfbench.report.page import write_page
 
-        write_page(comparison_page(found), html)
+        write_page(comparison_page(found, plotly or "inline"), html, plotly or "inline")
         typer.echo(f"wrote {html}", err=True)
     if json:
         print_json(finite(asdict(found)))

@@ -13,7 +13,7 @@ def diff(
     b: Annotated[Path, typer.Argument(help="The manifest to hold against it.")],
     json: JsonOption = False,
 ) -> None:
-    """List the fields in which manifests A and B differ; warn when more than one primary variable does."""
+    """List the fields in which manifests A and B differ, as B's TOML; warn when more than one primary variable does."""
     from tfbench.manifest import diff as diff_manifests
     from tfbench.manifest import freeze, load_manifest
 
@@ -35,8 +35,8 @@ def diff(
         )
         return
     if not found:
-        typer.echo("no difference")
+        typer.echo("# no difference")
     for one in found:
-        typer.echo(f"{'primary' if one.primary else '       '}  {one.path}: {one.a!r} → {one.b!r}")
+        typer.echo(one.toml)
     if warning:
         typer.echo(f"warning: {warning}", err=True)

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from tfbench.cli.options import JsonOption, RerunsOption, SetOption, print_json, refuse_unused, warehouse_path
+from tfbench.cli.options import (
+    JsonOption,
+    PlotlyOption,
+    RerunsOption,
+    SetOption,
+    check_folder,
+    check_page,
+    print_json,
+    refuse_unused,
+    warehouse_path,
+)
 from tfbench.cli.sides import (
     AllowOption,
     SidesHtmlOption,
@@ -36,6 +46,7 @@ def gate(
         typer.Option(help="Write verdict.json, junit.xml, summary.md, benchmark.json here.", show_default=False),
     ] = None,
     html: SidesHtmlOption = None,
+    plotly: PlotlyOption = None,
     base_url: Annotated[str | None, typer.Option(help="With --run: the base's endpoint.", show_default=False)] = None,
     candidate_url: Annotated[
         str | None, typer.Option(help="With --run: the candidate's endpoint.", show_default=False)
@@ -54,6 +65,8 @@ def gate(
     """
     from tfbench.verdict.policy import read_policy
 
+    check_page(html, plotly)
+    check_folder(out, "--out")
     running: dict[str, object] = {
         "--base-url": base_url,
         "--candidate-url": candidate_url,
@@ -93,7 +106,7 @@ def gate(
         from tfbench.report.effects import gate_page
         from tfbench.report.page import write_page
 
-        write_page(gate_page(result), html)
+        write_page(gate_page(result, plotly or "inline"), html, plotly or "inline")
         typer.echo(f"wrote {html}", err=True)
     if step := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(result, Path(step))

@@ -22,6 +22,7 @@ def ingest(
     A run without a verdict gets one. A bundle that can't be taken doesn't keep the others out.
     Exit status: 0 done; 2 when a bundle could not be taken.
     """
+    from tfbench.cli.waiting import Waiting
     from tfbench.core.errors import BundleError
     from tfbench.warehouse import Warehouse
 
@@ -29,8 +30,9 @@ def ingest(
     new: list[str] = []
     known: list[str] = []
     refused: list[BundleError] = []
-    with Warehouse.open(warehouse_path(warehouse), wait_s=_WRITE_WAIT_S) as store:
+    with Warehouse.open(warehouse_path(warehouse), wait_s=_WRITE_WAIT_S) as store, Waiting() as waiting:
         for bundle in found:
+            waiting.begin(f"{bundle} to be taken in")
             before = _run_count(store)
             try:
                 run_id = store.ingest(bundle)

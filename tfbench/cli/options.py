@@ -1,10 +1,12 @@
 """Options that several verbs share."""
 
+import contextlib
+import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +19,17 @@ WarehouseOption = Annotated[
 READ_WAIT_S = 3.0
 """How long a verb that only reads waits for a warehouse that a study is writing; a run's facts take less."""
 
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Add what stands behind the figures: reasons, methods, n.")
+]
+PlotlyOption = Annotated[
+    Literal["inline", "cdn", "file"] | None,
+    typer.Option(
+        help="Where a page has plotly.js from: in itself (inline, the default, 5 MB), from the network (cdn), or from"
+        " plotly.min.js beside it (file).",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 SetOption = Annotated[
     list[str] | None,
@@ -45,11 +58,39 @@ def warehouse_path(given: Path | None) -> Path:
     return given if given is not None else default_path()
 
 
-def report_hint(study_id: str, path: Path, given: Path | None) -> str:
-    """How to get a page of a study that is now in `path`; `given` is what --warehouse said."""
-    where = "" if given is None else f" --warehouse {path}"
+def again(path: Path, given: Path | None, **known: Any) -> Any:
+    """An `Again` of a study that is in `path`; `given` is what --warehouse said."""
+    from tfbench.report.again import Again
+
     tool = "tfbench" if shutil.which("tfbench") else sys.argv[0]
-    return f"\nstudy {study_id} is in {path}; a page of it: {tool} report last{where} --html report.html"
+    return Again(warehouse=None if given is None else path, tool=tool, **known)
+
+
+@contextlib.contextmanager
+def telling_of(study_id: str, path: Path) -> Iterator[None]:
+    """While a finished study's figures are made: says that they are waited for, and after Ctrl-C where the study is."""
+    from tfbench.cli.waiting import Waiting
+    from tfbench.core.errors import Interrupted
+
+    try:
+        with Waiting("the figures to be made from the facts", lines=False):
+            yield
+    except KeyboardInterrupt:
+        look = shlex.join(["tfbench", "report", study_id, "--warehouse", str(path)])
+        raise Interrupted(f"interrupted: study {study_id} is kept in {path}; see it with: {look}") from None
+
+
+def check_folder(path: Path | None, option: str) -> None:
+    """UsageError where `path` is to be written into a folder that isn't there: a mistyped one is not made."""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}; make it, or name another")
+
+
+def check_page(html: Path | None, plotly: str | None) -> None:
+    """UsageError for a page that can't be written where --html says, and for --plotly without a page."""
+    check_folder(html, "--html")
+    if html is None:
+        refuse_unused({"--plotly": plotly}, "it says how a page draws, and only --html writes one")
 
 
 def print_json(value: Any) -> None:

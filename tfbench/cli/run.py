@@ -10,9 +10,11 @@ from tfbench.cli.options import (
     JsonOption,
     RerunsOption,
     SetOption,
+    VerboseOption,
     WarehouseOption,
+    again,
     print_json,
-    report_hint,
+    telling_of,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -29,6 +31,7 @@ def run(
         int, typer.Option(min=1, max=64, help="Processes that share the schedule; one carries some 50,000 chunks/s.")
     ] = 1,
     reruns: RerunsOption = None,
+    verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run every load point and repeat of MANIFEST and keep the facts.
@@ -50,12 +53,13 @@ def run(
 
     with LiveWatcher() as watcher:
         done = run_study(loaded, path, watcher, workers=workers, reruns=reruns)
-    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+    with telling_of(done.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:
         print_json(json_document(data))
     else:
-        print_summary(data)
-        typer.echo(report_hint(done.study_id, path, warehouse))
+        options = () if workers == 1 else ("--workers", str(workers))
+        known = again(path, warehouse, manifest=str(manifest), url=url, sets=tuple(sets or ()), options=options)
+        print_summary(data, verbose=verbose, again=known)
     if done.invalid == done.runs:
         raise typer.Exit(int(ExitCode.INVALID))

@@ -7,6 +7,7 @@ from typing import Self
 from rich.console import Console
 from rich.status import Status
 
+from tfbench.cli.waiting import Waiting
 from tfbench.manifest import RunPlan
 from tfbench.stats.search import Answer, SearchPlan
 from tfbench.study import RunEnd, StudyPlan
@@ -26,22 +27,30 @@ class LiveSearch:
         self._done = 0
         self._most = 0
         self._said = time.monotonic()
+        self._wait = Waiting(console=self._console)
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._status = self._console.status("starting")
             self._status.start()
+            self._wait.show = self._status.update
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._wait.__exit__(kind, error, trace)
         if self._status is not None:
             self._status.stop()
 
     def probing(self, url: str) -> None:
         """Say whom we are waiting for."""
         self._say(f"asking {url} what it serves", "dim")
+        self._wait.begin(f"an answer from {url}")
+
+    def waiting(self, what: str) -> None:
+        """Say so if it takes long."""
+        self._wait.begin(what)
 
     def preparing(self, what: str) -> None:
         """Say what is done to the system before the next run."""
@@ -49,6 +58,7 @@ class LiveSearch:
             self._say(f"  {what}", "dim")
         else:
             self._status.update(what)
+        self._wait.begin(f"the end of: {what}")
 
     def study_started(self, plan: StudyPlan) -> None:
         """A search plans as it goes."""
@@ -63,6 +73,7 @@ class LiveSearch:
     ) -> None:
         """Say what is looked for, and what may be spent on it."""
         del study_id
+        self._wait.end()
         self._most = plan.max_runs
         self._say(f"{name}: the highest load at which {target.words}, in at most {_runs(plan.max_runs)}", "bold")
         for note in notes:
@@ -70,11 +81,13 @@ class LiveSearch:
 
     def run_started(self, plan: RunPlan) -> None:
         """A run begins."""
+        self._wait.end()
         self._said = time.monotonic()
         self._show(plan, "")
 
     def progress(self, plan: RunPlan, counts: dict[str, float]) -> None:
         """Counts of the run so far; where there's no terminal, a line every so often."""
+        self._wait.end()
         text = (
             f"{counts.get('elapsed_s', 0):.0f} s, {counts.get('sent', 0):.0f} sent, "
             f"{counts.get('in_flight', 0):.0f} in flight"
@@ -87,6 +100,7 @@ class LiveSearch:
 
     def run_ended(self, end: RunEnd) -> None:
         """Only what is wrong is told; the decision follows."""
+        self._wait.end()
         self._done += 1
         for verdict in end.verdicts:
             for reason in verdict.reasons if verdict.verdict in ("INVALID", "unstable") else ():

@@ -9,9 +9,11 @@ from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
     SetOption,
+    VerboseOption,
     WarehouseOption,
+    again,
     print_json,
-    report_hint,
+    telling_of,
     warehouse_path,
 )
 from tfbench.core.exitcodes import ExitCode
@@ -25,6 +27,7 @@ def simulate(
     ],
     warehouse: WarehouseOption = None,
     sets: SetOption = None,
+    verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
     """Simulate every load point and repeat of MANIFEST: the reference engine's scheduler in virtual time, no endpoint.
@@ -46,12 +49,12 @@ def simulate(
     systems = [System(Path(name).name.removesuffix(".toml"), engine_profile(name)) for name in profile]
     with LiveWatcher() as watcher:
         done = simulate_study(loaded, path, systems, watcher)
-    with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
+    with telling_of(done.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:
         print_json(json_document(data))
     else:
-        print_summary(data)
-        typer.echo(report_hint(done.study_id, path, warehouse))
+        known = again(path, warehouse, manifest=str(manifest), sets=tuple(sets or ()), simulated=profile[0])
+        print_summary(data, verbose=verbose, again=known)
     if done.invalid == done.runs:
         raise typer.Exit(int(ExitCode.INVALID))

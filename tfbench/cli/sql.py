@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from tfbench.cli.options import READ_WAIT_S, JsonOption, WarehouseOption, warehouse_path
-from tfbench.core.errors import StorageError
+from tfbench.core.errors import StorageError, UsageError
 from tfbench.core.exitcodes import ExitCode
 
 
@@ -21,7 +22,12 @@ def sql(
     warehouse: WarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the rows of QUERY over the warehouse's tables and views.
+    """Print the rows of QUERY over the warehouse's tables and the view attempt_metrics.
+
+    attempt_metrics: a row per request with study_id, run_id, attempt_id, load_value, repeat, phase, outcome, good,
+    ttft_ms, tpot_ms, icl_max_ms, e2e_ms, client_lag_ms, … as the figures count them; NULL is unknown. Tables: studies,
+    runs, attempts, streams, verdicts, … ("show tables" lists all). E.g. "select load_value, median(ttft_ms) from
+    attempt_metrics where counted group by all".
 
     With --json a row is an object: JSON columns as what they say, whole numbers with every digit, BLOBs as
     hexadecimal, NaN and infinities as null; a name that a column before it has gets _1, _2, … .
@@ -34,7 +40,7 @@ def sql(
         with Warehouse.open(warehouse_path(warehouse), read_only=True, wait_s=READ_WAIT_S) as store:
 
             def fill() -> None:
-                rows = store.rows(query)
+                rows = _ask(store, query)
                 parts = _json_parts(rows.names, rows.batches) if json else _text_parts(rows.names, rows.batches)
                 for part in parts:
                     _keep(spool, part)
@@ -42,6 +48,23 @@ def sql(
             _interruptibly(fill)
         spool.seek(0)
         shutil.copyfileobj(spool, sys.stdout)
+
+
+def _ask(store: Any, query: str) -> Any:
+    """The rows of a query; one that asks the wrong table for a latency is told where it is."""
+    from tfbench.metrics.views import ATTEMPT_METRICS, add_views, metric_columns
+
+    add_views(store.con)
+    try:
+        return store.rows(query)
+    except UsageError as error:
+        found = _NO_COLUMN.search(str(error))
+        if found is None or found[1] not in metric_columns(store.con):
+            raise
+        raise UsageError(f"{error}; view {ATTEMPT_METRICS} has {found[1]}") from error
+
+
+_NO_COLUMN = re.compile(r'column (?:named )?"(\w+)"')
 
 
 def _interruptibly(work: Callable[[], None]) -> None:

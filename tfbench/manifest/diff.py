@@ -6,6 +6,7 @@ from typing import Any
 
 from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES, plain, resolve
 from tfbench.manifest.models import Manifest
+from tfbench.manifest.toml import toml_key, toml_value
 
 _SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.repeats")
 
@@ -23,6 +24,13 @@ class Difference:
     b: Any
     primary: bool
 
+    @property
+    def toml(self) -> str:
+        """b's value as a line of TOML, with a's in its comment; a comment alone where b has none."""
+        was = "was unset" if self.a is None else f"was {toml_value(self.a)}"
+        now = f"# {self.path} is unset, " if self.b is None else f"{self.path} = {toml_value(self.b)}  # "
+        return now + was + (", primary" if self.primary else "")
+
 
 def diff(a: Manifest, b: Manifest) -> tuple[Difference, ...]:
     """The differences between two manifests, in the manifest's own order; lists are compared whole."""
@@ -32,7 +40,7 @@ def diff(a: Manifest, b: Manifest) -> tuple[Difference, ...]:
 def diff_documents(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
     """The differences between two frozen manifests' documents, as a warehouse holds them."""
     found = _walk((), dict(a), dict(b))
-    return tuple(Difference(".".join(path), x, y, _is_primary(path)) for path, x, y in found)
+    return tuple(Difference(".".join(map(toml_key, path)), x, y, _is_primary(path)) for path, x, y in found)
 
 
 def _walk(path: tuple[str, ...], a: Any, b: Any) -> list[tuple[tuple[str, ...], Any, Any]]:

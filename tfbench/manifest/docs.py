@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from tfbench.manifest.adapters import adapter_names
 from tfbench.manifest.models import Manifest
 from tfbench.manifest.problems import table_in
+from tfbench.manifest.toml import toml_value
 
 _HEAD = """# The manifest
 
@@ -76,21 +77,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return "unset" if value is None else f"`{_toml(value)}`"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, BaseModel):
-        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.model_dump().items() if v is not None) + " }"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, StrEnum | str):
-        return f'"{value}"'
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return "unset" if value is None else f"`{toml_value(value)}`"
 
 
 def _example(field: FieldInfo) -> str:

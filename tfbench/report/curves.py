@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfbench.report.drawing import DASHES, Drawing, Scale, Spec, hover, layout, y_scale
+from tfbench.report.drawing import DASHES, Drawing, Scale, Spec, hover, layout, nothing_drawn, y_scale
 from tfbench.report.escape import label
 from tfbench.report.fmt import caption, gathered, number
 from tfbench.report.model import CapacityFound, Figure, LoadPoint, ReportData
+from tfbench.report.naming import figure_words
 from tfbench.verdict.words import decision_words, n_text
 
 Box = tuple[float, float, float, float]
@@ -137,18 +138,19 @@ def _plane(
     titles: tuple[str, str],
 ) -> Drawing:
     figures = [figure for pair in pairs for figure in pair]
-    notes = _notes(figures)
     drawn = [
         (at, x, y) for at, (x, y) in zip(points, pairs, strict=True) if x.value is not None and y.value is not None
     ]
     if not drawn:
-        return Drawing(key, title, lead, " ".join(["Nothing to draw (n = 0).", *notes]), (), None)
+        return Drawing(key, title, lead, nothing_drawn(f.reason for f in figures if f.value is None), (), None)
+    notes = _notes(figures)
     xs, ys = y_scale([x for _, x, _ in drawn]), y_scale([y for _, _, y in drawn])
     traces: list[Spec] = []
     arms = sorted({at.load.arm or "" for at, _, _ in drawn})
     for index, arm in enumerate(arms):
         mine = [one for one in drawn if (one[0].load.arm or "") == arm]
-        traces += _line(data, mine, label(arm or "load points"), f"@s{1 + index % 4}", DASHES[index % len(DASHES)])
+        role, dash = f"@s{1 + index % 4}", DASHES[index % len(DASHES)]
+        traces += _line(data, mine, label(arm or "load points"), role, dash, (xs, ys))
     x_axis = {"title": {"text": label(titles[0], 80)}, **xs.axis()}
     spec_layout = layout(x_axis, {"title": {"text": label(titles[1], 80)}, **ys.axis()})
     spec_layout["showlegend"] = len(arms) > 1
@@ -163,16 +165,21 @@ def _notes(figures: Sequence[Figure]) -> tuple[str, ...]:
     by_reason: dict[str, list[tuple[str, str]]] = {}
     for figure in figures:
         if figure.reason or figure.value is None:
-            by_reason.setdefault(figure.reason or "no value", []).append((figure.name, figure.load.label))
+            by_reason.setdefault(figure.reason or "no value", []).append((figure_words(figure.name), figure.load.label))
     return tuple(f"{gathered(where)}: {reason}" for reason, where in by_reason.items())
 
 
 def _line(
-    data: ReportData, mine: Sequence[tuple[OperatingPoint, Figure, Figure]], name: str, role: str, dash: str
+    data: ReportData,
+    mine: Sequence[tuple[OperatingPoint, Figure, Figure]],
+    name: str,
+    role: str,
+    dash: str,
+    scales: tuple[Scale, Scale],
 ) -> list[Spec]:
     common: Spec = {"type": "scatter", "legendgroup": name, "name": name}
     out: list[Spec] = []
-    boxes = [_box(x, y) for _, x, y in mine]
+    boxes = [_box(x, y, *scales) for _, x, y in mine]
     for a, b in zip(boxes, boxes[1:] or boxes, strict=False):
         if a is None or b is None:
             continue
@@ -237,21 +244,21 @@ def _bars(figures: Sequence[Figure], role: str) -> Spec:
 
 
 def _hover(data: ReportData, at: OperatingPoint, x: Figure, y: Figure) -> str:
-    lines = [hover(x, x.name), hover(y, y.name)]
+    lines = [hover(x, figure_words(x.name)), hover(y, figure_words(y.name))]
     if at.dominated_by is not None:
         lines.append(f"dominated by {label(data.load_text(at.dominated_by))}")
     return "<br>".join(lines)
 
 
-def _box(x: Figure, y: Figure) -> Box | None:
-    """The two intervals, an open end closed at the value; None where neither figure has a bound."""
+def _box(x: Figure, y: Figure, xs: Scale, ys: Scale) -> Box | None:
+    """The two intervals inside the axes, an open end closed at the value; None where neither figure has a bound."""
     if x.value is None or y.value is None or (x.lo is None and x.hi is None and y.lo is None and y.hi is None):
         return None
     return (
-        x.value if x.lo is None else x.lo,
-        x.value if x.hi is None else x.hi,
-        y.value if y.lo is None else y.lo,
-        y.value if y.hi is None else y.hi,
+        xs.held(x.value if x.lo is None else x.lo),
+        xs.held(x.value if x.hi is None else x.hi),
+        ys.held(y.value if y.lo is None else y.lo),
+        ys.held(y.value if y.hi is None else y.hi),
     )
 
 

@@ -1,7 +1,7 @@
 """What one drawing is, and the layout all of them share. Specs are plain Plotly JSON with colour roles (see theme)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,13 @@ class Drawing:
     wide: bool = False
 
 
+def nothing_drawn(reasons: Iterable[str | None]) -> str:
+    """Why a panel is empty, in one sentence."""
+    known = list(dict.fromkeys(filter(None, reasons)))
+    why = known[0] if len(known) == 1 else "no load point has a value that may be shown"
+    return f"Nothing to draw (n = 0): {why.rstrip('.')}."
+
+
 @dataclass(frozen=True)
 class Scale:
     """An axis: its range in data units, whether it is logarithmic, and the most a value can be (None: no such)."""
@@ -39,6 +46,10 @@ class Scale:
     high: float
     log: bool
     full: float | None = None
+
+    def held(self, value: float) -> float:
+        """`value`, or the axis's end beyond which it lies: what is shaded stays inside the axes."""
+        return min(max(value, self.low), self.high)
 
     def axis(self) -> Spec:
         """The Plotly axis type and range."""

@@ -9,7 +9,7 @@ from typing import Any
 from tfbench.report.drawing import Drawing, Spec, layout, marked_simulated
 from tfbench.report.escape import label, plain
 from tfbench.report.fmt import NOTHING, gathered
-from tfbench.report.page import render_page
+from tfbench.report.page import Plotly, render_page
 from tfbench.report.side_by_side import (
     MOST_ROWS,
     counts_words,
@@ -48,7 +48,7 @@ class _Effect:
     limit: float | None
 
 
-def comparison_page(found: Comparison) -> str:
+def comparison_page(found: Comparison, plotly: Plotly = "inline") -> str:
     """The page of `compare --html`."""
     runs = [(one.load, one.paired, one.base_runs, one.candidate_runs) for one in found.loads]
     drawn = [row for row in found.rows if is_told(row)][:MOST_ROWS]
@@ -56,6 +56,7 @@ def comparison_page(found: Comparison) -> str:
     return _page(
         found,
         what="comparison",
+        plotly=plotly,
         headline=counts_words(found.rows),
         notes=(*found.warnings, *found.notes),
         drawings=forests([(row, row.says) for row in drawn], f"K: {runs_words(runs) or 'no load'}. {legend}"),
@@ -63,7 +64,7 @@ def comparison_page(found: Comparison) -> str:
     )
 
 
-def gate_page(result: GateResult) -> str:
+def gate_page(result: GateResult, plotly: Plotly = "inline") -> str:
     """The page of `gate --html`."""
     runs = [(one.load, one.paired, one.base_runs, one.candidate_runs) for one in result.loads]
     more = () if result.further_repeats is None else (f"About {more_repeats(result.further_repeats)} would decide.",)
@@ -75,6 +76,7 @@ def gate_page(result: GateResult) -> str:
     return _page(
         result,
         what="gate",
+        plotly=plotly,
         headline=verdict_words(result),
         notes=(*result.reasons, *more, *confirmed, *result.notes, *left_out),
         drawings=forests(rows[:MOST_ROWS], f"K: {runs_words(runs) or 'no load'}. {legend}"),
@@ -83,13 +85,19 @@ def gate_page(result: GateResult) -> str:
 
 
 def _page(
-    found: Comparison | GateResult, *, drawings: Sequence[Drawing], rows: Sequence[tuple[Row, str]], **words: Any
+    found: Comparison | GateResult,
+    *,
+    plotly: Plotly,
+    drawings: Sequence[Drawing],
+    rows: Sequence[tuple[Row, str]],
+    **words: Any,
 ) -> str:
     simulated = found.base.simulated or found.candidate.simulated
     drawings = [marked_simulated(one) for one in drawings] if simulated else drawings
     return render_page(
         "effects.html.j2",
         {one.key: one.spec for one in drawings if one.spec is not None},
+        plotly=plotly,
         sides=(found.base, found.candidate),
         attribution=found.attribution,
         simulated=simulated,

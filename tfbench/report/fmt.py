@@ -91,6 +91,20 @@ def shown(figure: Figure | None, comma: str = ", ") -> Shown:
     return Shown(text(value) + (UNSETTLED if not figure.settled else ""), bound, mark)
 
 
+def compact(figure: Figure | None) -> Shown:
+    """As `shown`, but where the bounds lie about as far below as above the value, it's ± the farther one."""
+    text = shown(figure)
+    if figure is None or figure.value is None or figure.lo is None or figure.hi is None:
+        return text
+    above, below = figure.hi - figure.value, figure.value - figure.lo
+    if unit_words(figure.unit) == "%" or not 0 < max(above, below) < 1.25 * min(above, below):
+        return text
+    known = [figure.value, figure.lo, figure.hi]
+    decimals = len(_texter(known)(figure.value).partition(".")[2])
+    far = math.ceil(round(max(above, below) * 10**decimals, 6)) / 10**decimals
+    return Shown(text.value, f"±{far:,.{decimals}f}", text.mark) if far < 1e9 else text
+
+
 def _bound(lo: float | None, hi: float | None, text: Callable[[float], str], comma: str) -> str:
     if lo is not None and hi is not None:
         return f"[{text(lo)}{comma}{text(hi)}]"

@@ -191,9 +191,9 @@ FILES: dict[str, Callable[[GateResult], str]] = {
 
 
 def write_gate(result: GateResult, folder: Path) -> None:
-    """Writes `FILES` into `folder`, which is made. Raises StorageError when that can't be done."""
+    """Writes `FILES` into `folder`, which is made in one that is there. Raises StorageError when that can't be done."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         for name, text in FILES.items():
             (folder / name).write_text(text(result), encoding="utf-8")
     except OSError as error:

@@ -9,7 +9,9 @@ from typing import Any
 from tfbench.core.jsonio import dump_text
 from tfbench.report.conditions import conditions
 from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows
+from tfbench.report.lines import plain_lines, requests_words
 from tfbench.report.model import Definition, Figure, ReportData
+from tfbench.report.naming import figure_words, outcome_words
 from tfbench.report.overview import (
     caution_notes,
     columns,
@@ -23,24 +25,29 @@ from tfbench.report.overview import (
     unfinished,
     unfit_notes,
 )
-from tfbench.report.page import render_page, write_page
+from tfbench.report.page import Plotly, render_page, write_page
 from tfbench.report.sections import best, sections, slo_words
 from tfbench.report.share_drawings import outcome_table
 from tfbench.report.validity import signal_table
 
 
-def html_report(data: ReportData) -> str:
+def html_report(data: ReportData, plotly: Plotly = "inline") -> str:
     """The report as one HTML document."""
     parts = sections(data)
     return render_page(
         "report.html.j2",
         {d.key: d.spec for part in parts for d in part.drawings if d.spec is not None},
+        plotly=plotly,
         data=data,
         study=data.study,
         sections=parts,
         columns=columns(data),
         states={load: state(data, load) for load in data.loads},
         headline=headline(data),
+        requests=requests_words(data),
+        told=[line for line in plain_lines(data) if line.lead in ("Result", "Problem")],
+        outcome_words=outcome_words,
+        figure_words=figure_words,
         capacity=capacity_lines(data.capacity) if data.capacity is not None else [],
         evidence_heads=EVIDENCE_HEADS,
         evidence=evidence_rows(data.capacity) if data.capacity is not None else [],
@@ -63,9 +70,9 @@ def html_report(data: ReportData) -> str:
     )
 
 
-def write_html(data: ReportData, path: Path) -> Path:
+def write_html(data: ReportData, path: Path, plotly: Plotly = "inline") -> Path:
     """Writes the report to `path`. Raises StorageError when it can't be written."""
-    return write_page(html_report(data), path)
+    return write_page(html_report(data, plotly), path, plotly)
 
 
 def families(definitions: Sequence[Definition]) -> list[Definition]:

@@ -7,6 +7,7 @@ from typing import Any
 from tfbench.core.jsonio import finite
 from tfbench.report.conditions import conditions
 from tfbench.report.curves import operating_points
+from tfbench.report.lines import plain_lines
 from tfbench.report.model import Figure, LoadPoint, ReportData, Run
 from tfbench.report.overview import caution_notes, headline, linked_over_repeats, standing_notes
 from tfbench.stats.warmup import METHOD
@@ -41,6 +42,7 @@ def json_document(data: ReportData) -> dict[str, Any]:
             "quality_judged": study.judged,
         },
         "summary": headline(data),
+        "lines": [asdict(line) for line in plain_lines(data)],
         "notes": standing_notes(data),
         "conditions": conditions(data),
         "cautions": caution_notes(data),

@@ -5,11 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfbench.report.drawing import DASHES, Drawing, Scale, Spec, hover, layout, line_at, load_axis, y_scale
+from tfbench.report.drawing import (
+    DASHES,
+    Drawing,
+    Scale,
+    Spec,
+    hover,
+    layout,
+    line_at,
+    load_axis,
+    nothing_drawn,
+    y_scale,
+)
 from tfbench.report.escape import label
 from tfbench.report.fmt import caption, gathered, number, scale_of
 from tfbench.report.judged import withheld_at
 from tfbench.report.model import Figure, LoadPoint, ReportData
+from tfbench.report.naming import figure_words
 
 
 @dataclass(frozen=True)
@@ -52,10 +64,10 @@ def against_load(
     """
     found = [(one, f) for one in series for f in data.figures if f.name == one.figure]
     drawn = [f for _, f in found if not f.empty]
-    notes = _notes(found)
     if not drawn:
-        why = notes or (("No such figure in this study.",) if not found else ())
-        return Drawing(key, title, lead, " ".join(["Nothing to draw (n = 0).", *why]), (), None)
+        why = [f.reason for _, f in found] or ["nothing of the kind was measured in this study"]
+        return Drawing(key, title, lead, nothing_drawn(why), (), None)
+    notes = _notes(found)
     at, x = load_axis(data)
     names = {one.figure for one in series}
     extra = [r.value for r in data.run_figures if r.name in names and r.value is not None]
@@ -129,7 +141,9 @@ def _series(
     out: list[Spec] = []
     for stretch in _stretches(mine):
         xs = [at[f.load] for f in stretch]
-        up, down = [f.hi for f in stretch], [f.lo for f in stretch]
+        up, down = (
+            [y.held(bound) for f in stretch if (bound := getattr(f, side)) is not None] for side in ("hi", "lo")
+        )
         out.append(
             common
             | {
@@ -203,7 +217,8 @@ def _series(
 
 def name_of(one: Series, figure: Figure) -> str:
     """What a hover calls a point."""
-    return f"{figure.name} ({one.words})"
+    name = figure_words(figure.name)
+    return name if name.endswith(one.words) else f"{name} ({one.words})"
 
 
 def _gap(above: float | None, below: float | None) -> float:

@@ -383,7 +383,7 @@ class ReportData:
 
     def load_text(self, load: LoadPoint) -> str:
         """A load point in words: 8 req/s, 4 users, all at once. Not escaped."""
-        unit = "users" if self.mode == "closed" else "req/s"
+        unit = ("user" if load.value == 1 else "users") if self.mode == "closed" else "req/s"
         words = "all at once" if math.isinf(load.value) else f"{load.number} {unit}"
         return words if load.arm is None else f"{words} · {load.arm}"
 
@@ -391,7 +391,11 @@ class ReportData:
         """What was offered at a load point, in words, without its arm."""
         if math.isinf(load.value):
             return "with all requests offered at once"
-        return f"with {load.number} users" if self.mode == "closed" else f"at an offered load of {load.number} req/s"
+        return (
+            f"with {self.load_text(LoadPoint(load.value))}"
+            if self.mode == "closed"
+            else f"at an offered load of {load.number} req/s"
+        )
 
     def figure(self, load: LoadPoint, name: str) -> Figure | None:
         """A load point's figure by name."""

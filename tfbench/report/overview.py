@@ -69,16 +69,18 @@ def state(data: ReportData, load: LoadPoint) -> State:
     """The judgements over a load point's runs; stability is that of the runs its figures are made from."""
     runs = data.runs_at(load)
     judged = [run for run in runs if run.validity is not None]
-    invalid = [run for run in judged if run.invalid]
+    invalid = [run for run in judged if run.useless]
+    slow = sum(run.slow_client for run in judged)
     chosen = chosen_runs(runs)
     calm = [run for run in chosen if run.stability is not None]
     unstable = [run for run in calm if run.unstable]
     other = sorted({run.stability for run in calm if run.stability and not run.unstable} - {"stable"})
     return State(
         validity=_some("INVALID", len(invalid), len(runs))
+        or _some("slow client", slow, len(runs))
         or ("VALID" if judged and len(judged) == len(runs) else "not judged"),
         stability=_some("unstable", len(unstable), len(chosen)) or (", ".join(other) or "stable" if calm else NOTHING),
-        fit=False if invalid else True if judged else None,
+        fit=False if invalid else True if judged and not slow else None,
         steady=False if unstable else True if calm and not other else None,
         warm=all(one.load != load for one in data.leaks),
         status=", ".join(
@@ -238,6 +240,15 @@ def standing_notes(data: ReportData) -> list[str]:
         status = state(data, load).status
         if status:
             notes.append(f"{load.label}: {status} of {len(data.runs_at(load))} runs")
+    notes += count_notes(data)
+    if not data.runs:
+        notes.append("no runs")
+    return notes
+
+
+def count_notes(data: ReportData) -> list[str]:
+    """What must be known of how requests were counted: vacuous and unknown SLO terms, exclusions, drain in a window."""
+    notes = []
     for words, counted in (
         ("met an SLO term vacuously (one output token or chunk)", {c.load: c.vacuous for c in data.counts}),
         (
@@ -257,10 +268,7 @@ def standing_notes(data: ReportData) -> list[str]:
             notes.append(f"{words}: {places}")
     if data.study.section("endpoint").get("stream") is False:
         notes.append("answers came whole (endpoint.stream = false): TTFT is E2E, and there is no TPOT or ICL")
-    notes += _drain(data)
-    if not data.runs:
-        notes.append("no runs")
-    return notes
+    return notes + _drain(data)
 
 
 def _drain(data: ReportData) -> list[str]:
@@ -295,6 +303,25 @@ def headline(data: ReportData) -> str:
     ks = [len(data.runs_at(load)) for load in data.loads]
     parts.append(f"K = {span(ks)}")
     return ", ".join(parts)
+
+
+def runs_words(data: ReportData) -> str:
+    """`15 runs: 12 valid, 2 invalid (left out), 1 with a slow client`."""
+    count = len(data.runs)
+    invalid, slow = sum(run.useless for run in data.runs), sum(run.slow_client for run in data.runs)
+    valid = sum(run.validity is not None for run in data.runs) - invalid - slow
+    planned = data.planned_runs
+    every = f"{count} of {planned} planned runs" if unfinished(data) else f"{count} run{'' if count == 1 else 's'}"
+    kept = len({run.run_id for load in data.loads for run in chosen_runs(data.runs_at(load))})
+    fate = " (left out)" if kept + invalid == count else ""
+    parts = [
+        f"{valid} valid" if valid else "",
+        f"{invalid} invalid{fate}" if invalid else "",
+        f"{slow} with a slow client" if slow else "",
+        f"{count - valid - invalid - slow} not judged" if count - valid - invalid - slow else "",
+    ]
+    told = ", ".join(filter(None, parts))
+    return f"{every}: {told}" if told else every
 
 
 def unfinished(data: ReportData) -> str:

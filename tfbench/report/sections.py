@@ -209,7 +209,7 @@ def _best(data: ReportData, arm: str | None) -> Best | None:
     loads = [load for load in data.loads if load.arm == arm]
     fit = [load for load in loads if _is_evidence(chosen_runs(data.runs_at(load)))]
     goodputs = [data.figure(load, "goodput_requests_per_s") for load in fit]
-    found = [(f.value, f) for f in goodputs if f is not None and f.value is not None]
+    found = [(f.value, f) for f in goodputs if f is not None and f.value is not None and f.settled]
     if not found:
         return None
     top = max(found, key=lambda pair: pair[0])[1]

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tfbench.core.kinds import Outcome, Phase
-from tfbench.report.drawing import DASHES, Drawing, Spec, layout, line_at, log_axis
+from tfbench.report.drawing import DASHES, Drawing, Spec, layout, line_at, log_axis, nothing_drawn
 from tfbench.report.escape import label
 from tfbench.report.fmt import number, per_load, repeats
 from tfbench.report.judged import withheld_at
 from tfbench.report.model import Cdf, LoadPoint, ReportData
+from tfbench.report.naming import outcome_words
 from tfbench.report.theme import PATTERNS, STEPS, step
 
 FLOOR_MS = 1e-3
@@ -39,7 +40,8 @@ def cdf_drawing(
         notes.append(f"No value at {', '.join(none)}.")
     key = f"cdf-{metric}"
     if not drawn:
-        return Drawing(key, title, lead, " ".join(["Nothing to draw (n = 0).", *notes]), (), None)
+        unsteady = "unstable, so a curve would move with the length of the run" if withheld else None
+        return Drawing(key, title, lead, nothing_drawn([unsteady or "no request has a value"]), (), None)
     never = [f"{share(cdf.n_inf / cdf.n)} at {cdf.load.label}" for cdf in drawn if cdf.n_inf]
     if never:
         notes.append(f"Never came (mass at infinity, the curve stops below 1): {', '.join(never)}.")
@@ -148,7 +150,7 @@ def outcomes_drawing(data: ReportData) -> Drawing:
             {
                 "type": "bar",
                 "orientation": "h",
-                "name": label(outcome),
+                "name": label(outcome_words(outcome)),
                 "y": places,
                 "x": [n / total for n, (_, _, total) in zip(counted, table, strict=True)],
                 "marker": {
@@ -164,7 +166,7 @@ def outcomes_drawing(data: ReportData) -> Drawing:
                 },
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"{label(outcome)}: {n:,} of {total:,} ({share(n / total)})"
+                    f"{label(outcome_words(outcome))}: {n:,} of {total:,} ({share(n / total)})"
                     for n, (_, _, total) in zip(counted, table, strict=True)
                 ],
                 "textposition": "none",

@@ -1,8 +1,12 @@
-"""The summary table a terminal shows, with rich. Takes the widest form that fits the width."""
+"""The summary a terminal shows: who was measured, a table with a row per load point, and at most five plain lines.
+
+The table takes the widest form that fits. `verbose` adds what stands behind the figures.
+"""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import IO
 
 from rich.box import SIMPLE_HEAD
@@ -10,18 +14,20 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tfbench.report.again import Again
 from tfbench.report.conditions import conditions
 from tfbench.report.curves import EVIDENCE_HEADS, capacity_lines, evidence_rows, operating_points
 from tfbench.report.escape import plain
-from tfbench.report.fmt import shown
+from tfbench.report.fmt import NOTHING, UNSETTLED, compact, shown
+from tfbench.report.lines import Line, no_evidence, plain_lines, row_words
 from tfbench.report.model import LoadPoint, ReportData
 from tfbench.report.overview import (
     Column,
-    State,
     caution_notes,
     columns,
-    headline,
     marks_notes,
+    method_notes,
+    runs_words,
     sample_notes,
     served_words,
     simulated_words,
@@ -32,41 +38,75 @@ from tfbench.report.overview import (
 from tfbench.report.sections import slo_words
 
 _LABEL = 16
-REASONS = 4
-"""At most so many reasons are told for one mark; the page tells all."""
+_LEAD = 10
+_GAP = 2
+_COLOURS = {"Result": "bold", "Caution": "bold yellow", "Problem": "bold red", "Next": "bold", "Details": "dim"}
 
 
-def summary(data: ReportData, width: int) -> RenderableType:
-    """The study's summary for a terminal `width` columns wide."""
-    study = data.study
-    model = plain(study.section("model").get("name") or "?", 48)
-    engine = plain(study.section("engine").get("name") or study.section("endpoint").get("adapter") or "", 24)
-    head = Text(plain(study.name, 48), style="bold")
-    head.append(f"  {model}" + (f" on {engine}" if engine else ""), style="")
-    if served := served_words(data):
-        head.append(f", {served}")
-    head.append(f"  study {plain(study.study_id, 40)}", style="dim")
-    lines: list[RenderableType] = [head, Text(f"SLO: {slo_words(data)}. {headline(data)}.", style="dim")]
-    if data.simulated:
-        lines.append(Text(simulated_words(data), style="bold magenta"))
-    if told := conditions(data):
-        lines.append(_note("; ".join(told) + ".", "dim"))
+def summary(data: ReportData, width: int, *, verbose: bool = False, again: Again | None = None) -> Group:
+    """The study's summary for a terminal `width` columns wide; `again`: how it could be made once more."""
     arms = _arm_names(data)
+    lines: list[RenderableType] = [*_heading(data)]
     if arms:
         lines.append(_note(f"Arms: {'; '.join(f'{short} = {plain(arm)}' for arm, short in arms.items())}.", "dim"))
-    for table in _tables(data, width, arms):
-        lines += [Text(""), table]
-    lines += _curve(data, arms)
-    lines += _capacity(data)
-    lines += [Text(""), *_notes(data)]
+    lines.append(Text(""))
+    lines += _evidence(data) if data.capacity is not None else _figures(data, width, arms)
+    lines.append(Text(""))
+    for line in plain_lines(data, again):
+        for i, part in enumerate(_wrapped(line, width - _LEAD)):
+            text = Text((line.lead if i == 0 else "").ljust(_LEAD), style=_COLOURS[line.lead], no_wrap=True)
+            lines.append(text.append(part, style="dim" if line.lead == "Details" else "not bold default"))
+    if verbose:
+        lines += _behind(data, width, arms)
     return Group(*lines)
 
 
-def print_summary(data: ReportData, file: IO[str] | None = None, width: int | None = None) -> None:
+def print_summary(
+    data: ReportData,
+    file: IO[str] | None = None,
+    width: int | None = None,
+    *,
+    verbose: bool = False,
+    again: Again | None = None,
+) -> None:
     """Prints the summary to `file` (stdout), as wide as its terminal, or 100 columns where that isn't known."""
     stream = file if file is not None else sys.stdout
     console = Console(file=stream, width=width or (None if stream.isatty() else 100), highlight=False, soft_wrap=False)
-    console.print(summary(data, console.width))
+    told = summary(data, console.width, verbose=verbose, again=again)
+    for one in told.renderables:
+        # What has its own line breaks keeps them; a command is broken by the terminal alone, so that it can be pasted.
+        console.print(one, soft_wrap=isinstance(one, Text) and bool(one.no_wrap))
+
+
+def _wrapped(line: Line, width: int) -> list[str]:
+    if line.lead in ("Next", "Details"):
+        return [line.text]
+    return textwrap.wrap(line.text, max(width, 20), break_on_hyphens=False) or [""]
+
+
+def _heading(data: ReportData) -> Iterator[Text]:
+    """What was measured and which study holds it; the SLO and how many runs there are."""
+    study = data.study
+    head = Text(plain(study.name, 48), style="bold")
+    head.append(f"  {system_words(data)}", style="not bold")
+    head.append(f"  study {plain(study.study_id, 40)}", style="dim")
+    yield head
+    quality = "" if study.judged else " (quality not judged)"
+    yield Text(f"SLO: {slo_words(data)}{quality}.  {runs_words(data)}.", style="dim")
+    if data.simulated:
+        yield Text(simulated_words(data), style="bold magenta")
+
+
+def system_words(data: ReportData) -> str:
+    """`llama-3.1-8b on vllm 0.33, 1 x H100`."""
+    model, engine, topology = (data.study.section(name) for name in ("model", "engine", "topology"))
+    words = plain(model.get("name") or "model not named", 48)
+    served_by = " ".join(plain(engine[key], 24) for key in ("name", "version") if engine.get(key))
+    if on := served_by or plain(data.study.section("endpoint").get("adapter") or "", 24):
+        words += f" on {on}"
+    if topology.get("gpu"):
+        words += f", {topology.get('gpus') or 1} x {plain(topology['gpu'], 24)}"
+    return ", ".join(filter(None, (words, served_words(data))))
 
 
 def _arm_names(data: ReportData) -> dict[str, str]:
@@ -80,61 +120,144 @@ def _place(load: LoadPoint, arms: Mapping[str, str]) -> str:
     return plain(replace(load, arm=arms.get(load.arm, load.arm) if load.arm is not None else None).label, _LABEL)
 
 
-def _tables(data: ReportData, width: int, arms: Mapping[str, str]) -> list[RenderableType]:
-    every = columns(data)
-    measure = Console(width=1000)
-    for comma, stacked in ((", ", False), (", ", True), (",", True)):
-        table = _table(data, every, comma, stacked, arms)
-        if measure.measure(table).maximum <= width:
-            return [table]
-    return [_table(data, part, ", ", True, arms) for part in (every[:4], every[4:])]
+@dataclass(frozen=True)
+class _Cell:
+    """A cell: its value, its interval, and the colour of the value."""
+
+    value: str
+    interval: str = ""
+    style: str = ""
+
+    def lines(self, *, stacked: bool) -> list[Text]:
+        """One line, or the interval beneath."""
+        value, interval = Text(self.value, style=self.style), Text(self.interval, style="dim")
+        if stacked or not self.interval:
+            return [value, *([interval] if self.interval else [])]
+        return [value.append(" ").append(interval)]
 
 
-def _table(data: ReportData, wanted: Sequence[Column], comma: str, stacked: bool, arms: Mapping[str, str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if stacked else 1, 0, 0), show_edge=False)
+@dataclass(frozen=True)
+class _Row:
+    """A row: its cells, words that stand in place of those after the second, words behind all of them."""
+
+    cells: tuple[_Cell, ...]
+    instead: str = ""
+    behind: str = ""
+
+
+def summary_columns(data: ReportData) -> tuple[Column, ...]:
+    """The columns of the terminal's table: those of the page but goodput, and cost only where a price is named."""
+    priced = bool(data.study.section("cost").get("resources"))
+    return tuple(
+        one
+        for one in columns(data)
+        if one.figure != "goodput_requests_per_s" and (priced or not one.figure.startswith("cost"))
+    )
+
+
+def _figures(data: ReportData, width: int, arms: Mapping[str, str]) -> list[RenderableType]:
+    """The table, in two parts where even its narrowest form is too wide, and what its marks mean."""
+    wanted = summary_columns(data)
+    for stacked in (False, True):
+        if (lines := _table(data, wanted, arms, width, stacked=stacked)) is not None:
+            break
+    else:
+        half = (len(wanted) + 1) // 2
+        parts = [_table(data, part, arms, 10_000, stacked=True) or [] for part in (wanted[:half], wanted[half:])]
+        lines = [*parts[0], Text(""), *parts[1]]
+    told = [_legend(data, wanted)]
+    return [*lines, *(_note(line, "dim") for line in told if line)]
+
+
+def _table(
+    data: ReportData, wanted: Sequence[Column], arms: Mapping[str, str], width: int, *, stacked: bool
+) -> list[Text] | None:
+    """The table's lines, or None where they don't fit into `width`."""
     unit = "users" if data.mode == "closed" else "req/s"
-    table.add_column(Text(f"load\n{unit}"), no_wrap=True)
-    for column in wanted:
-        head = Text(f"{column.head}\n{plain(column.unit, 10)}", justify="right")
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column(Text("state\nSIMULATED" if data.simulated else "state\n"), no_wrap=True)
-    for load in data.loads:
-        cells = [_cell(data, load, column, comma, stacked) for column in wanted]
-        table.add_row(Text(_place(load, arms)), *cells, _state(state(data, load)))
-    return table
-
-
-def _cell(data: ReportData, load: LoadPoint, column: Column, comma: str, stacked: bool) -> Text:
-    text = shown(data.figure(load, column.figure), comma)
-    cell = Text(text.value, style="yellow" if text.mark else "")
-    if text.interval:
-        cell.append(("\n" if stacked else " ") + text.interval, style="dim")
-    return cell
-
-
-def _state(of: State) -> Text:
-    colour = {True: "green", False: "bold red", None: "dim"}
-    text = Text(of.validity.replace(" ", "\n"), style=colour[of.fit])
-    text.append("\n")
-    text.append(of.stability.replace(" ", "\n"), style="yellow" if of.steady is False else colour[of.steady])
-    if not of.warm:
-        text.append("\nwarm-up", style="yellow")
-    return text
-
-
-def _notes(data: ReportData) -> list[RenderableType]:
-    out: list[RenderableType] = []
-    out += [_note(line, "red" if invalid else "yellow") for invalid, line in unfit_notes(data)]
-    out += [_note(f"Caution: {line}", "yellow") for line in caution_notes(data)]
-    for meaning, reasons in marks_notes(data):
-        out += [_note(f"{meaning[0]} {reason}", "yellow") for reason in reasons[:REASONS]]
-        if len(reasons) > REASONS:
-            out.append(_note(f"{meaning[0]} {len(reasons) - REASONS} more reasons are on the page (--html)", "yellow"))
-    out += [_note(line, "dim") for line in sample_notes(data)]
-    standing = standing_notes(data)
-    if standing:
-        out.append(_note("; ".join(standing) + ".", "bold"))
+    heads = [("load", unit), *((one.head, plain(one.unit, 10)) for one in wanted)]
+    rows = [_row(data, load, wanted, arms) for load in data.loads]
+    widths = [max(map(len, head)) for head in heads]
+    for row in rows:
+        for i, cell in enumerate(row.cells[: 2 if row.instead else None]):
+            widths[i] = max(widths[i], *(len(line) for line in cell.lines(stacked=stacked)))
+    if sum(widths) + _GAP * (len(widths) - 1) > width:
+        return None
+    out = [_line([Text(head[i], style="bold") for head in heads], widths) for i in (0, 1)]
+    after = sum(widths[:2]) + 2 * _GAP
+    for row in rows:
+        columns_of = [cell.lines(stacked=stacked) for cell in row.cells[: 2 if row.instead else None]]
+        high = max(map(len, columns_of))
+        lines = [
+            _line([held[i] if i < len(held) else Text("") for held in columns_of], widths) for i in range(high)
+        ]  # fmt: skip
+        for i, part in enumerate(textwrap.wrap(row.instead, max(width - after, 24))):
+            if i == len(lines):
+                lines.append(Text(""))
+            lines[i].append(" " * (after - len(lines[i]))).append(part, style="yellow")
+        if row.behind:
+            lines += [Text(" " * (widths[0] + _GAP)).append(part, style="yellow") for part in textwrap.wrap(
+                row.behind, max(width - widths[0] - _GAP, 24))]  # fmt: skip
+        out += lines
     return out
+
+
+def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
+    line = Text("", no_wrap=True)
+    for i, cell in enumerate(cells):
+        line.append(cell)
+        if i < len(cells) - 1:
+            line.append(" " * (widths[i] - len(cell) + _GAP))
+    return line
+
+
+def _row(data: ReportData, load: LoadPoint, wanted: Sequence[Column], arms: Mapping[str, str]) -> _Row:
+    cells = [_Cell(_place(load, arms))]
+    for column in wanted:
+        text = compact(data.figure(load, column.figure))
+        cells.append(_Cell(text.value, text.interval, "yellow" if text.mark else ""))
+    of = state(data, load)
+    behind = [of.status, "invalid: no evidence" if no_evidence(data, load) else ""]
+    return _Row(tuple(cells), row_words(data, load), "; ".join(filter(None, behind)))
+
+
+def _legend(data: ReportData, wanted: Sequence[Column]) -> str:
+    """What the marks in the table mean, those that are in it."""
+    drawn = [
+        (figure, compact(figure))
+        for load in data.loads
+        for i, column in enumerate(wanted)
+        if not (i and row_words(data, load))
+        for figure in [data.figure(load, column.figure)]
+    ]
+    levels = {figure.level for figure, text in drawn if figure is not None and text.interval and figure.level}
+    marks = "".join(text.value + text.interval for _, text in drawn)
+    parts = [
+        f"±, [ ]: {100 * max(levels):g} % intervals" if levels else "",
+        f"{UNSETTLED}: too little measured" if UNSETTLED in marks else "",
+        "≥ ≤: only a bound" if "≥" in marks or "≤" in marks else "",
+        f"{NOTHING}: no value" if any(text.mark == NOTHING for _, text in drawn) else "",
+    ]
+    return "   ".join(filter(None, parts))
+
+
+def _behind(data: ReportData, width: int, arms: Mapping[str, str]) -> list[RenderableType]:
+    """What stands behind the figures: conditions, the operating curve, every reason, methods and n."""
+    lines: list[RenderableType] = []
+    if data.capacity is not None:
+        lines += [Text(""), *_figures(data, width, arms)]
+    lines += [*_curve(data, arms), Text("")]
+    if told := conditions(data):
+        lines.append(_note("; ".join(told) + ".", "dim"))
+    lines += [_note(line, "red" if invalid else "yellow") for invalid, line in unfit_notes(data)]
+    if data.capacity is not None:
+        lines += [_note(line, "yellow") for line in capacity_lines(data.capacity)[1:]]
+    lines += [_note(f"Caution: {line}", "yellow") for line in caution_notes(data)]
+    for meaning, reasons in marks_notes(data):
+        lines += [_note(f"{meaning[0]} {reason}", "yellow") for reason in reasons]
+    lines += [_note(line, "dim") for line in (*sample_notes(data), *method_notes(data))]
+    if standing := standing_notes(data):
+        lines.append(_note("; ".join(standing) + ".", "bold"))
+    return lines
 
 
 def _curve(data: ReportData, arms: Mapping[str, str]) -> list[RenderableType]:
@@ -154,10 +277,9 @@ def _curve(data: ReportData, arms: Mapping[str, str]) -> list[RenderableType]:
     return [Text(""), table]
 
 
-def _capacity(data: ReportData) -> list[RenderableType]:
-    """The answer of a capacity search and its evidence."""
-    if data.capacity is None:
-        return []
+def _evidence(data: ReportData) -> list[RenderableType]:
+    """The evidence of a capacity search: every load probed, and what it says of the target."""
+    assert data.capacity is not None
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for head in EVIDENCE_HEADS:
         table.add_column(Text(head), justify="left" if head in ("target", "note") else "right", overflow="fold")
@@ -166,8 +288,7 @@ def _capacity(data: ReportData) -> list[RenderableType]:
         table.add_row(
             *map(Text, cells), Text(decision, style=colours.get(decision, "yellow")), Text(plain(note), "dim")
         )
-    first, *more = capacity_lines(data.capacity)
-    return [Text(""), Text(plain(first), style="bold"), *(_note(line, "yellow") for line in more), Text(""), table]
+    return [table]
 
 
 def _note(line: str, style: str) -> Text:

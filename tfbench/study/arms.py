@@ -14,7 +14,7 @@ from tfbench.study.conduct import is_gone, open_study, release, usage_notes
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
-from tfbench.study.record import keep
+from tfbench.study.record import keep, kept_words
 from tfbench.study.run_one import StudyContext, run_one
 from tfbench.study.watch import Silent, StudyPlan, Watcher
 from tfbench.verdict.spoiled import Stands, Use, figures_stand
@@ -119,11 +119,11 @@ def _in_turn(pairs: Iterable[RunPlan]) -> Iterator[RunPlan]:
 def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watcher, stands: Stands) -> tuple[int, Use]:
     """The `count`-th run, kept: how many of its requests were answered well, and what it is good for."""
     context = arms.contexts[str(plan.arm)]
-    where = f"of {total} runs are kept as studies {arms.base.study_id} and {arms.candidate.study_id}"
-    where += f" in {arms.warehouse}"
+    studies = (arms.base.study_id, arms.candidate.study_id)
+    kept = kept_words(count, total, arms.warehouse, *studies)
     if len({one.frozen.manifest.endpoint.url for one in arms.contexts.values()}) == 1:
         release(arms.candidate if plan.arm == BASE else arms.base)
-    prepared = ready(context, plan, watcher, f"{count - 1} {where}")
+    prepared = ready(context, plan, watcher, kept_words(count - 1, total, arms.warehouse, *studies))
     watcher.run_started(plan)
     with counted_interrupts() as presses:
         done = run_one(prepared, plan, watcher, presses)
@@ -131,8 +131,8 @@ def _run(arms: ArmStudies, plan: RunPlan, count: int, total: int, watcher: Watch
         interrupted = presses() > 0
     watcher.run_ended(end)
     if interrupted:
-        raise Interrupted(f"interrupted: {count} {where}")
+        raise Interrupted(f"interrupted: {kept}")
     if is_gone(done):
         url = context.frozen.manifest.endpoint.url
-        raise EndpointError(f"{url}: the endpoint is gone ({done.first_error}); {count} {where}")
+        raise EndpointError(f"{url}: the endpoint is gone ({done.first_error}); {kept}")
     return done.tried.get(Outcome.OK, 0), end.use

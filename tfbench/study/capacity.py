@@ -27,7 +27,7 @@ from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import warehouse_notes
 from tfbench.study.ready import ready
-from tfbench.study.record import RunDone, Study, keep, new_study
+from tfbench.study.record import RunDone, Study, keep, kept_words, new_study
 from tfbench.study.run_one import run_one
 from tfbench.study.simulate import System, check_system, simulate_run
 from tfbench.study.target import Target, read_sample
@@ -346,7 +346,7 @@ class _Conductor:
         if not stopped and not gone:
             return
         self._keep_answer(conclude(self.plan, self._evidence(), "interrupted" if stopped else "the endpoint is gone"))
-        kept = f"{len(self.done)} runs and what they say are kept as study {self.study.study_id} in {self.warehouse}"
+        kept = kept_words(len(self.done), None, self.warehouse, self.study.study_id)
         if stopped:
             raise Interrupted(f"interrupted: {kept}")
         url = self.study.frozen.manifest.endpoint.url

@@ -15,7 +15,7 @@ from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
-from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, new_study
+from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, kept_words, new_study
 from tfbench.study.run_one import StudyContext, run_one, stamps_available
 from tfbench.study.watch import Silent, StudyPlan, Watcher
 from tfbench.warehouse import Warehouse
@@ -49,7 +49,8 @@ def run_study(
         load = manifest.load
         run_s = None if load.duration_s is None else load.warmup_s + load.duration_s
         notes += sample_size_notes(manifest, plans) + usage_notes(context)
-        watcher.study_started(StudyPlan(context.study_id, manifest.name, plans, run_s, notes))
+        warmup_s = 0.0 if run_s is None else load.warmup_s
+        watcher.study_started(StudyPlan(context.study_id, manifest.name, plans, run_s, notes, warmup_s=warmup_s))
         return _run_all(context, plans, warehouse, watcher, most_again(len(plans), reruns))
     finally:
         release(context)
@@ -112,7 +113,7 @@ def _run_all(
     spoiled: list[float] = []
     # The list grows by what is made again, which may be spoiled itself.
     for place, plan in enumerate(made, start=1):
-        prepared = ready(context, plan, watcher, f"{done_count} of {len(made)} runs are kept as {where}")
+        prepared = ready(context, plan, watcher, kept_words(done_count, len(made), warehouse, context.study_id))
         watcher.run_started(plan)
         with counted_interrupts() as presses:
             done = run_one(prepared, plan, watcher, presses)
@@ -125,11 +126,11 @@ def _run_all(
         last_error = done.first_error or last_error
         watcher.run_ended(end)
         if interrupted:
-            raise Interrupted(f"interrupted: {done_count} of {len(made)} runs are kept as {where}")
+            raise Interrupted(f"interrupted: {kept_words(done_count, len(made), warehouse, context.study_id)}")
         if is_gone(done):
             raise EndpointError(
                 f"{context.frozen.manifest.endpoint.url}: the endpoint is gone ({done.first_error}); "
-                f"{done_count} of {len(made)} runs are kept as {where}"
+                + kept_words(done_count, len(made), warehouse, context.study_id)
             )
         if place == len(made) and spoiled and reruns:
             again = runs_again(context.frozen.manifest, spoiled, made, reruns)

@@ -49,10 +49,10 @@ def sample_size_notes(manifest: Manifest, plans: Sequence[RunPlan]) -> tuple[str
             else:
                 needs.append(f"{_name(one.p)} takes load.count = {one.n_settled}")
         names = ", ".join(_name(one.p) for one in short)
-        runs = f"{repeats} runs" if repeats > 1 else "a run"
+        runs, are = (f"{repeats} runs", "are") if repeats > 1 else ("a run", "is")
         more = ", or 5 repeats" if repeats < 3 else ""
         notes.append(
-            f"load {value:g}: {runs} of about {n} requests are too short for both bounds of {names}"
-            f" ({', '.join(needs)}{more}; more where requests queue)"
+            f"load {value:g}: {runs} of about {n} requests {are} too short for both bounds of"
+            f" {names} ({', '.join(needs)}{more}; more where requests queue)"
         )
     return tuple(notes)

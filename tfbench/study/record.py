@@ -2,6 +2,7 @@
 judgements."""
 
 import secrets
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,14 @@ class StudyDone:
     warehouse: Path
     runs: int
     invalid: int
+
+
+def kept_words(count: int, planned: int | None, warehouse: Path, *study_ids: str) -> str:
+    """How many runs are kept, where, and the command that shows them."""
+    runs = f"{count} runs" if planned is None else f"{count} of {planned} runs"
+    studies = f"{'study' if len(study_ids) == 1 else 'studies'} {' and '.join(study_ids)}"
+    look = shlex.join(["tfbench", "report", study_ids[0], "--warehouse", str(warehouse)])
+    return f"{runs} are kept as {studies} in {warehouse}" + (f"; see them with: {look}" if count else "")
 
 
 def bundles_folder(warehouse: Path) -> Path:

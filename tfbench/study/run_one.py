@@ -89,7 +89,9 @@ def run_one(context: StudyContext, plan: RunPlan, watcher: Watcher, stop: Callab
     run_id = f"{context.study_id}-p{plan.point_index}r{plan.repeat}"
     jobs = make_jobs(context, plan, run_id)
     base = ClockBase.start()
+    watcher.waiting("the load's workers to start")
     end = run_load(jobs, on_progress=lambda counts: watcher.progress(plan, counts), stop=stop)
+    watcher.waiting("the run's facts to be kept and judged")
     return close_run(context, plan, run_id, jobs, base, end)
 
 

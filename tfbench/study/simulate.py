@@ -26,7 +26,7 @@ from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.prime import cache_facts, prime_items
-from tfbench.study.record import RunDone, Study, StudyDone, keep, measured_window, new_study, run_row
+from tfbench.study.record import RunDone, Study, StudyDone, keep, kept_words, measured_window, new_study, run_row
 from tfbench.study.simulated_tables import SIMULATED, prime_table, tables
 from tfbench.study.virtual_client import START_NS, VirtualClient
 from tfbench.study.watch import Silent, StudyPlan, Watcher
@@ -104,7 +104,7 @@ def _run_all(study: Study, runs: Sequence[tuple[RunPlan, System]], warehouse: Pa
         last_error = done.first_error or last_error
         watcher.run_ended(end)
         if interrupted:
-            raise Interrupted(f"interrupted: {done_count} of {len(runs)} runs are kept as {where}")
+            raise Interrupted(f"interrupted: {kept_words(done_count, len(runs), warehouse, study.study_id)}")
     if not tried[Outcome.OK]:
         ends = ", ".join(f"{count} {outcome}" for outcome, count in tried.items() if count)
         raise UsageError(

@@ -18,6 +18,7 @@ class StudyPlan:
     run_s: float | None
     notes: tuple[str, ...]
     simulated: bool = False
+    warmup_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Watcher(Protocol):
 
     def preparing(self, what: str) -> None:
         """The system is being restarted, flushed or primed; `what` says so."""
+
+    def waiting(self, what: str) -> None:
+        """The study waits for `what`, until it tells of anything else."""
 
     def study_started(self, plan: StudyPlan) -> None:
         """Before the first run."""
@@ -64,6 +68,9 @@ class Silent:
         del url
 
     def preparing(self, what: str) -> None:
+        del what
+
+    def waiting(self, what: str) -> None:
         del what
 
     def study_started(self, plan: StudyPlan) -> None:

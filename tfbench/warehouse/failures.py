@@ -16,12 +16,20 @@ _STORAGE = re.compile(
     re.IGNORECASE,
 )
 _LOCKED = re.compile(r"Could not set lock on file.*?(?:\(PID (\d+)\)|$)", re.DOTALL)
+_MOST_CANDIDATES = 300
 _NEWER = re.compile(r"version number|storage version|newer version", re.IGNORECASE)
 
 
 def first_line(error: Exception) -> str:
     """The first line of an error's text."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def with_candidates(error: Exception) -> str:
+    """The first line of a query's error, and what DuckDB thinks was meant."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    meant = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
+    return " ".join([first_line(error), *(line[:_MOST_CANDIDATES] for line in meant[:1])])
 
 
 def storage_error(error: duckdb.Error, path: Path) -> StorageError | None:

@@ -10,7 +10,7 @@ import duckdb
 
 from tfbench.core.errors import UsageError
 from tfbench.core.jsonio import finite
-from tfbench.warehouse.failures import first_line
+from tfbench.warehouse.failures import with_candidates
 
 BATCH = 1000
 
@@ -57,7 +57,7 @@ def check_gives_rows(con: duckdb.DuckDBPyConnection, query: str) -> None:
 
 def query_error(error: duckdb.Error) -> UsageError:
     """A query DuckDB refuses, told as ours."""
-    return UsageError(f"query: {first_line(error)}")
+    return UsageError(f"query: {with_candidates(error)}")
 
 
 def _batches(

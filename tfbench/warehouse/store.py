@@ -49,7 +49,7 @@ class Warehouse:
         """
         _check_file(path)
         if not read_only:
-            _make_folder(path)
+            _check_folder(path)
         con = _connect(path, read_only, wait_s)
         try:
             if _in_memory(con):
@@ -172,10 +172,9 @@ def _in_memory(con: duckdb.DuckDBPyConnection) -> bool:
     return row is None or row[0] is None
 
 
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+def _check_folder(path: Path) -> None:
+    """Raises StorageError where the warehouse's folder isn't there: a mistyped one is not made."""
+    if not path.parent.is_dir():
         raise StorageError(
-            f"{error.filename}: can't make the warehouse's folder: {error.strerror}; name another with --warehouse"
-        ) from error
+            f"{path.parent}: there is no such folder for the warehouse; make it, or name another with --warehouse"
+        )
