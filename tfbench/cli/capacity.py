@@ -9,6 +9,7 @@ from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
     SetOption,
+    WaitOption,
     WarehouseOption,
     print_json,
     refuse_unused,
@@ -42,6 +43,7 @@ def capacity(
     warehouse: WarehouseOption = None,
     sets: SetOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the schedule.")] = 1,
+    wait: WaitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the highest rate (or concurrency) at which MANIFEST's system meets a target.
@@ -55,7 +57,9 @@ def capacity(
     if simulate != (profile is not None):
         raise UsageError("--simulate and --profile belong together; give both, or neither to measure the endpoint")
     if simulate:
-        refuse_unused({"--url": url, "--workers": workers != 1}, "--simulate asks no endpoint")
+        refuse_unused(
+            {"--url": url, "--workers": workers != 1, "--wait": wait is not None}, "--simulate asks no endpoint"
+        )
     path = warehouse_path(warehouse)
     loaded = load_manifest(manifest, sets or (), url)
 
@@ -71,7 +75,7 @@ def capacity(
         if profile is None:
             found = find_capacity(
                 loaded, path, wanted, low=lo, high=hi, max_runs=max_probes, budget_s=budget_s, watcher=watcher,
-                workers=workers,
+                workers=workers, wait_s=wait,
             )  # fmt: skip
         else:
             from tfbench.engine.profile import engine_profile

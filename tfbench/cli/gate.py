@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tfbench.cli.options import JsonOption, SetOption, print_json, refuse_unused, warehouse_path
+from tfbench.cli.options import JsonOption, SetOption, WaitOption, print_json, refuse_unused, warehouse_path
 from tfbench.cli.sides import (
     AllowOption,
     SidesHtmlOption,
@@ -43,6 +43,7 @@ def gate(
     allow: AllowOption = None,
     sets: SetOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="With --run: processes that share a schedule.")] = 1,
+    wait: WaitOption = None,
     warehouse: SidesWarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -58,6 +59,7 @@ def gate(
         "--candidate-url": candidate_url,
         "--set": sets,
         "--workers": workers != 1,
+        "--wait": wait is not None,
     }
     if plan:
         judging: dict[str, object] = {"--run": run, "--out": out, "--html": html, "--inconclusive": inconclusive}
@@ -75,7 +77,7 @@ def gate(
     from tfbench.report.side_by_side import print_gate
 
     if run:
-        result = _run(rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers)
+        result = _run(rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers, wait)
     else:
         result = _judge_stored(rules, policy, (base, candidate), warehouse)
     # First of all, so that a file that can't be written doesn't hide it.
@@ -169,6 +171,7 @@ def _run(
     sets: Sequence[str],
     warehouse: Sequence[Path] | None,
     workers: int,
+    wait: float | None,
 ) -> Any:
     from tfbench.manifest import expand, freeze, load_manifest
     from tfbench.verdict.arms import differences_text, load_text
@@ -196,7 +199,7 @@ def _run(
     from tfbench.verdict.gate import confirming, gate_result, judge
 
     with LiveWatcher() as watcher:
-        arms = run_arms(open_arms(base, candidate, path, watcher, workers=workers), watcher)
+        arms = run_arms(open_arms(base, candidate, path, watcher, workers=workers, wait_s=wait), watcher)
     names = (arms.base.study_id, arms.candidate.study_id)
     with open_sides(names, [path]) as sides:
         matches, alike, cells = _read(rules, policy, sides)

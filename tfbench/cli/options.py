@@ -23,6 +23,14 @@ SetOption = Annotated[
     typer.Option("--set", help="Override a manifest field, e.g. --set load.rates=[2,4].", show_default=False),
 ]
 
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Seconds to wait for an endpoint that isn't up; default 30 for one that says it isn't ready, else 0.",
+    ),
+]
+
 
 def refuse_unused(given: Mapping[str, object], why: str) -> None:
     """UsageError for options that were given where they would do nothing; `why` follows their names."""

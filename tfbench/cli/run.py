@@ -9,6 +9,7 @@ from tfbench.cli.options import (
     READ_WAIT_S,
     JsonOption,
     SetOption,
+    WaitOption,
     WarehouseOption,
     print_json,
     report_hint,
@@ -27,6 +28,7 @@ def run(
     workers: Annotated[
         int, typer.Option(min=1, max=64, help="Processes that share the schedule; one carries some 50,000 chunks/s.")
     ] = 1,
+    wait: WaitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run every load point and repeat of MANIFEST and keep the facts.
@@ -45,7 +47,7 @@ def run(
     from tfbench.warehouse import Warehouse
 
     with LiveWatcher() as watcher:
-        done = run_study(loaded, path, watcher, workers=workers)
+        done = run_study(loaded, path, watcher, workers=workers, wait_s=wait)
     with Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:

@@ -7,7 +7,7 @@ from typing import Any
 from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES, plain, resolve
 from tfbench.manifest.models import Manifest
 
-_SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.repeats")
+_SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.salt", "load.repeats")
 
 
 @dataclass(frozen=True, slots=True)

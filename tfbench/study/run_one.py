@@ -15,7 +15,7 @@ from tfbench.load.job import LoadJob
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
 from tfbench.load.target import Target
-from tfbench.manifest import RunPlan, adapter
+from tfbench.manifest import RunPlan
 from tfbench.schedule import build_schedule
 from tfbench.study.hooks import Lifecycle
 from tfbench.study.record import RunDone, Study, limits_of, measured_window, run_row, sampling_of, whole_ns
@@ -28,7 +28,8 @@ from tfbench.workload import build_workload
 class StudyContext(Study):
     """What all runs of a measured study share, and, once made `ready`, what is one run's own.
 
-    `requests_beside`: rows of `attempts`, without run and host, of requests that are served beside the load.
+    `requests_beside`: rows of `attempts`, without run and host, of requests that are served beside the load. `salt`:
+    see `record.study_salt`; None takes the manifest's.
     """
 
     target: Target
@@ -39,6 +40,7 @@ class StudyContext(Study):
     secrets: tuple[str, ...] = field(default=(), repr=False)
     lifecycle: Lifecycle | None = None
     requests_beside: tuple[dict[str, Any], ...] = ()
+    salt: str | None = None
 
 
 def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob]:
@@ -48,7 +50,6 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
     load = manifest.load
     cancel = load.cancel
     timing = build_schedule(manifest, plan)
-    profile = adapter(manifest.endpoint.adapter)
     return [
         LoadJob(
             run_id=run_id,
@@ -59,9 +60,10 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             dialect=str(manifest.endpoint.dialect),
             model=manifest.model.name,
             stream=manifest.endpoint.stream,
-            include_usage=profile.include_usage,
+            include_usage=bool(manifest.endpoint.include_usage),
             sampling=sampling_of(manifest),
-            workload=build_workload(manifest, plan),
+            fields=manifest.endpoint.fields,
+            workload=build_workload(manifest, plan, context.salt),
             mode=load.mode,
             plan=timing,
             warmup_ns=whole_ns(load.warmup_s),
@@ -75,7 +77,7 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             retry=load.retry,
             cancel_after_ns=None if cancel is None or cancel.after_s is None else whole_ns(cancel.after_s),
             cancel_after_chunks=None if cancel is None else cancel.after_chunks,
-            connections=manifest.endpoint.connections,
+            connections=str(manifest.endpoint.connections),
             preconnect=manifest.endpoint.preconnect,
             secrets=context.secrets,
             spool_path=str(context.bundles / f"{run_id}.spool-{worker}"),
