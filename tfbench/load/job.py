@@ -54,5 +54,5 @@ class LoadJob:
     connections: str = "pooled"
     preconnect: int = 0
     fields: dict[str, str | Literal[False]] = field(default_factory=dict)
-    closes_after_ns: int | None = None
+    closes_idle_ns: int | None = None
     """How soon this server is known to close a connection that has nothing to do; None: not seen to."""

@@ -118,6 +118,6 @@ def _sent(
     found = read_answer(answer, str(endpoint.dialect))
     if found["error"] is not None:
         raise EndpointError(str(found["error"]))
-    row = attempt_row(Role.PRIME, number, request_id, sent_ns, time.time_ns(), answer.status_code, found)
+    row = attempt_row(Role.PRIME, number, request_id, sent_ns, answer.end_ns, answer.status_code, found)
     labels = {"class": item.class_name, "tenant": item.tenant, "lora": item.lora}
     return {**row, **labels, "prompt_sha256": sha256_hex(item.prompt.encode())}

@@ -58,6 +58,7 @@ class Answer:
     status_code: int
     headers: httpx.Headers
     content: bytes
+    end_ns: int
     closed_after_ms: float | None = None
 
 
@@ -98,8 +99,9 @@ def post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str], *
         except httpx.ReadTimeout:
             if not content:
                 raise
+        end_ns = time.time_ns()
         closed_ms = _closed_after_ms(response, watch_s) if watch_s else None
-        return Answer(response.status_code, response.headers, content, closed_ms)
+        return Answer(response.status_code, response.headers, content, end_ns, closed_ms)
 
 
 def _closed_after_ms(response: httpx.Response, watch_s: float) -> float | None:
@@ -298,7 +300,7 @@ def probe_endpoint(
             number and _FIRST_LORA + number,
             one.request_id,
             one.sent_ns,
-            one.end_ns,
+            one.answer.end_ns,
             one.answer.status_code,
             read_answer(one.answer, dialect),
         )
@@ -314,7 +316,6 @@ class _Asked:
     request: _Request
     request_id: str
     sent_ns: int
-    end_ns: int
     answer: Answer
 
 
@@ -333,7 +334,7 @@ def _post(
     send = {**headers, "Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"}
     sent_ns = time.time_ns()
     answer = post(client, control_url(url), request.body, send, watch_s=watch_s)
-    return _Asked(request, request_id, sent_ns, time.time_ns(), answer)
+    return _Asked(request, request_id, sent_ns, answer)
 
 
 def _check_loras(url: str, loras: Sequence[str], listed: Sequence[str]) -> None:

@@ -79,6 +79,7 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             cancel_after_chunks=None if cancel is None else cancel.after_chunks,
             connections=str(manifest.endpoint.connections),
             preconnect=manifest.endpoint.preconnect,
+            closes_idle_ns=None if context.lifecycle is None else context.lifecycle.closes_idle_ns,
             secrets=context.secrets,
             spool_path=str(context.bundles / f"{run_id}.spool-{worker}"),
         )
@@ -129,6 +130,9 @@ def close_run(
         batches=itertools.chain(_beside(context, run_id), assembler.batches()),
         run=facts,
     )
+    if context.lifecycle is not None:
+        for one in assembler.summaries:
+            context.lifecycle.closes_idle(one["closes_idle_ns"])
     for worker in end.workers:
         worker.spool_path.unlink(missing_ok=True)
     return RunDone(run_id, bundle, status, signals, dead, dict(tally.outcomes), dict(tally.tried), tally.first_error)
@@ -148,6 +152,7 @@ def _observed(
     context: StudyContext, jobs: list[LoadJob], summaries: list[dict[str, Any]], base: ClockBase
 ) -> dict[str, Any]:
     first = summaries[0] if summaries else {}
+    closed_ns = min((one["closes_idle_ns"] for one in summaries if one["closes_idle_ns"] is not None), default=None)
     return {
         **context.observed,
         "address": context.target.shown_address,
@@ -156,6 +161,8 @@ def _observed(
         "scheduling": first.get("scheduling"),
         "connection_policy": jobs[0].connections,
         "connections": sum(one["connections"] for one in summaries),
+        "closed_idle_ms": None if closed_ns is None else round(closed_ns / 1e6, 1),
+        "lost_to_closing": sum(one["crossed"] for one in summaries),
         "workers": len(jobs),
         # Ticks of the frozen schedule, all phases; a closed loop has none.
         "schedule_count": len(jobs[0].plan.offsets_ns) if hasattr(jobs[0].plan, "offsets_ns") else None,
