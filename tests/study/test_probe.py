@@ -55,6 +55,7 @@ def test_a_good_endpoint_tells_what_it_is() -> None:
         "answered_as": "m",
         "server": None,
         "usage": True,
+        "include_usage": True,
         "id_echo": None,
         "streamed": True,
         "closed_after_ms": None,

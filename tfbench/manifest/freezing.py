@@ -12,13 +12,13 @@ from tfbench.manifest.models import Manifest
 WORKLOAD_TABLES = ("workload", "sampling", "load", "slo", "quality", "accounting")
 SYSTEM_TABLES = ("model", "engine", "topology", "endpoint")
 _ADDED = {
-    "endpoint": ("preconnect",),
+    "endpoint": ("preconnect", "include_usage"),
     "workload": ("shared_prefix_tokens", "classes"),
     "load": ("timestamps", "ramp", "retry", "cancel", "cache", "prime", "salt"),
 }
 """Keys younger than their table. At their default they are left out, so that older ids stay what they were."""
 _ADAPTERS: dict[str, dict[str, Any]] = {
-    "endpoint": {"connections": "pooled", "include_usage": True, "fields": {}},
+    "endpoint": {"connections": "pooled", "fields": {}},
     "sampling": {"extra": {}},
 }
 """Younger keys whose default is the adapter's, left out at this value where it is the adapter's own too."""
@@ -79,7 +79,7 @@ def resolve(manifest: Manifest) -> Manifest:
     """`manifest` with its adapter's defaults filled in."""
     profile = adapter(manifest.endpoint.adapter)
     endpoint, sampling, accounting = manifest.endpoint, manifest.sampling, manifest.accounting
-    given = {"dialect": profile.dialect, "connections": profile.connections, "include_usage": profile.include_usage}
+    given = {"dialect": profile.dialect, "connections": profile.connections}
     filled: dict[str, Any] = {key: value for key, value in given.items() if getattr(endpoint, key) is None}
     endpoint = endpoint.model_copy(update=filled | {"fields": {**profile.fields, **endpoint.fields}})
     extra = {**profile.extra, **sampling.extra}

@@ -128,8 +128,9 @@ class Endpoint(Table):
     of them are opened before the run.
 
     `fields` fits the body to the server: it names fields of the request, each with another name to send it under, or
-    false to leave it out. `include_usage` asks for token counts (`stream_options`). What is unset of `dialect`,
-    `connections` and `include_usage` is the adapter's, and so are those `fields` that aren't named here.
+    false to leave it out. `include_usage` asks for token counts (`stream_options`); unset, it is asked where the
+    adapter says so, unless the server refuses that field. What is unset of `dialect` and `connections` is the
+    adapter's, and so are those `fields` that aren't named here.
     """
 
     adapter: Text = Field("openai", examples=['"vllm"'])

@@ -81,7 +81,7 @@ class Lifecycle:
     def closes_idle(self, idle_ns: int | None) -> None:
         """Note that the server closed a connection that had nothing to do for so long."""
         if idle_ns is not None:
-            self.closes_idle_ns = min(idle_ns, self.closes_idle_ns or idle_ns)
+            self.closes_idle_ns = idle_ns if self.closes_idle_ns is None else min(idle_ns, self.closes_idle_ns)
 
     def release(self) -> None:
         """Give the system up: an engine served here ends, and a further run begins with a restart."""

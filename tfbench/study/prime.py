@@ -66,6 +66,7 @@ def prime(
     watcher: Watcher,
     *,
     salt: str | None = None,
+    include_usage: bool = True,
 ) -> tuple[dict[str, Any], ...]:
     """Send a run's priming requests one after the other; their rows of `attempts`, without run and host.
 
@@ -82,7 +83,7 @@ def prime(
     with httpx.Client(timeout=timeout, trust_env=False, transport=transport) as client:
         for number, item in enumerate(items, start=1):
             try:
-                rows.append(_sent(client, manifest, url, headers, item, number))
+                rows.append(_sent(client, manifest, url, headers, item, number, include_usage))
             except (EndpointError, httpx.HTTPError, TimeoutError) as error:
                 why = redactor.text(str(error)) or type(error).__name__
                 raise EndpointError(
@@ -93,7 +94,13 @@ def prime(
 
 
 def _sent(
-    client: httpx.Client, manifest: Manifest, url: str, headers: Mapping[str, str], item: Item, number: int
+    client: httpx.Client,
+    manifest: Manifest,
+    url: str,
+    headers: Mapping[str, str],
+    item: Item,
+    number: int,
+    include_usage: bool,
 ) -> dict[str, Any]:
     """Send one; its row. EndpointError says why it isn't well."""
     endpoint = manifest.endpoint
@@ -104,7 +111,7 @@ def _sent(
         model=manifest.model.name if item.lora is None else item.lora,
         max_tokens=item.max_tokens,
         stream=endpoint.stream,
-        include_usage=bool(endpoint.include_usage),
+        include_usage=include_usage,
         sampling=sampling if item.tenant is None else {**sampling, "user": item.tenant},
         fields=endpoint.fields,
     )

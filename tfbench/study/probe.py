@@ -19,7 +19,7 @@ from tfbench.core.kinds import Outcome, Phase, Role
 from tfbench.core.redact import Redactor
 from tfbench.engine.misbehave import MISBEHAVE_HEADER, SPARED
 from tfbench.load.target import control_url, tls_context, unix_path
-from tfbench.manifest import Manifest
+from tfbench.manifest import Manifest, adapter
 from tfbench.protocol import DIALECTS, SseParser, error_message
 from tfbench.study.diagnose import (
     field_fix,
@@ -37,6 +37,7 @@ _MOST_BYTES = 4 << 20
 T = TypeVar("T")
 _ID_HEADER = "x-request-id"
 _OWN_ADAPTER = "tfbench"
+_USAGE_FIELD = "stream_options"
 _WATCH_S = 0.1
 _MOST_LORAS = 16
 _FIRST_LORA = 1 << 20
@@ -221,6 +222,7 @@ def probe_endpoint(
     dialect: str,
     stream: bool,
     include_usage: bool,
+    usage_optional: bool = False,
     sampling: dict[str, Any],
     connect_s: float,
     timeout_s: float,
@@ -231,7 +233,8 @@ def probe_endpoint(
 ) -> Probe:
     """Ask the endpoint for its models and send one tiny request of the manifest's own shape.
 
-    One more is sent for each of `loras` that the endpoint doesn't list, where it may have them all the same.
+    Where its field for token counts alone is refused and `usage_optional`, it is asked again without. One more is sent
+    for each of `loras` that the endpoint doesn't list, where it may have them all the same.
     `connect_s` and `timeout_s` (between two reads) limit each step, `total_s` the whole. Raises EndpointError
     in one line: unreachable, HTML, refused, model lacking, an error to a request that the load would repeat.
     """
@@ -240,34 +243,40 @@ def probe_endpoint(
     timeout = httpx.Timeout(timeout_s, connect=connect_s)
     socket_path = unix_path(base)
 
-    def request(name: str, *, lora: bool = False) -> _Request:
+    def request(name: str, *, lora: bool = False, usage: bool = include_usage) -> _Request:
         body = DIALECTS[dialect].encode(
             "Say hello.",
             model=name,
             max_tokens=_PROBE_TOKENS,
             stream=stream,
-            include_usage=include_usage,
+            include_usage=usage,
             sampling=sampling,
             fields=fields or {},
         )
         return _Request(name, fields or {}, extra, body, lora)
 
-    def ask() -> tuple[list[str], list[_Asked]]:
+    def ask() -> tuple[list[str], bool, list[_Asked]]:
         transport = httpx.HTTPTransport(uds=socket_path, verify=tls_context())
         with httpx.Client(timeout=timeout, trust_env=False, transport=transport) as client:
             listed = _listed_models(_get_json(client, control_url(base) + "/models", headers))
             _check_loras(url, loras, listed)
+            usage = include_usage
             asked = [_post(client, url, headers, request(model), watch_s=_WATCH_S)]
+            if usage and usage_optional and asked[0].refused == (_USAGE_FIELD,):
+                usage = False
+                asked = [_post(client, url, headers, request(model, usage=False), watch_s=_WATCH_S)]
             _check(url, asked[0], dialect, listed)
             # Some servers name a LoRA "base:adapter" and list none.
             unlisted = [one for one in loras if one not in listed]
-            asked += [_post(client, url, headers, request(one, lora=True)) for one in unlisted[:_MOST_LORAS]]
+            asked += [
+                _post(client, url, headers, request(one, lora=True, usage=usage)) for one in unlisted[:_MOST_LORAS]
+            ]
             for one in asked[1:]:
                 _check(url, one, dialect, ())
-            return listed, asked
+            return listed, usage, asked
 
     try:
-        listed, asked = within(total_s, ask)
+        listed, usage, asked = within(total_s, ask)
     except httpx.ConnectError as error:
         raise misdirected(base, connect_s) or NotReady(
             f"{base}: can't connect ({error}); is the server running, and is endpoint.url right?", answered=False
@@ -290,6 +299,7 @@ def probe_endpoint(
         "answered_as": found["model"],
         "server": first.answer.headers.get("server"),
         "usage": found["usage"] is not None,
+        "include_usage": usage,
         "id_echo": _echo(first.answer, first.request_id),
         "streamed": found["streamed"],
         "closed_after_ms": first.answer.closed_after_ms,
@@ -317,6 +327,11 @@ class _Asked:
     request_id: str
     sent_ns: int
     answer: Answer
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The body fields that the answer refuses."""
+        return refused_fields(self.answer.status_code, self.answer.content, orjson.loads(self.request.body))
 
 
 class _Refused(EndpointError):
@@ -381,7 +396,7 @@ def ask(
     Neither findings nor errors hold a secret, which a server may echo.
     """
     endpoint = manifest.endpoint
-    waits = endpoint.timeouts
+    waits, usage = endpoint.timeouts, endpoint.include_usage
     # Misbehaviour is asked for of the load: the probe is to find out what the endpoint is.
     send = {name: value for name, value in headers.items() if name.lower() != MISBEHAVE_HEADER.lower()}
     if endpoint.adapter == _OWN_ADAPTER:
@@ -393,7 +408,8 @@ def ask(
             model=manifest.model.name,
             dialect=str(endpoint.dialect),
             stream=endpoint.stream,
-            include_usage=bool(endpoint.include_usage),
+            include_usage=adapter(endpoint.adapter).include_usage if usage is None else usage,
+            usage_optional=usage is None,
             sampling=sampling_of(manifest),
             fields=endpoint.fields,
             extra=manifest.sampling.extra,

@@ -22,7 +22,16 @@ def ready(context: StudyContext, plan: RunPlan, watcher: Watcher, kept: str = ""
         life.begin(plan.repeat, watcher)
         life.flush(watcher)
         headers = dict(context.headers)
-        primes = prime(context.frozen.manifest, plan, life.url, headers, life.redactor, watcher, salt=context.salt)
+        primes = prime(
+            context.frozen.manifest,
+            plan,
+            life.url,
+            headers,
+            life.redactor,
+            watcher,
+            salt=context.salt,
+            include_usage=life.observed["include_usage"],
+        )
     except EndpointError as error:
         raise EndpointError(f"{error}{more}") from None
     except KeyboardInterrupt:

@@ -60,7 +60,7 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             dialect=str(manifest.endpoint.dialect),
             model=manifest.model.name,
             stream=manifest.endpoint.stream,
-            include_usage=bool(manifest.endpoint.include_usage),
+            include_usage=bool(context.observed.get("include_usage", True)),
             sampling=sampling_of(manifest),
             fields=manifest.endpoint.fields,
             workload=build_workload(manifest, plan, context.salt),
