@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.load.rig import make_call, rig
+from tests.load.rig import rig
 from tests.load.scripted import (
     CLOSE,
     DONE,
@@ -15,7 +15,6 @@ from tests.load.scripted import (
     delta,
     make_job,
     put_through,
-    reply,
     schedule,
     serving,
     stream,

@@ -1,4 +1,4 @@
-"""Prompts of two studies: other words unless the salt is fixed or the cache is declared warm; the same test all the same."""
+"""Prompts of two studies: other words unless the salt is fixed or the cache is warm; the same test all the same."""
 
 from pathlib import Path
 from typing import Any
