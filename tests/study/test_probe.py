@@ -56,10 +56,16 @@ def test_a_good_endpoint_tells_what_it_is() -> None:
         "answered_as": "m",
         "server": None,
         "usage": True,
+        "include_usage": True,
         "id_echo": None,
         "streamed": True,
+        "closed_after_ms": None,
     }
-    assert (probe.attempt["role"], probe.attempt["try"], probe.attempt["output_tokens"]) == ("probe", None, 2)
+    assert (probe.attempts[0]["role"], probe.attempts[0]["try"], probe.attempts[0]["output_tokens"]) == (
+        "probe",
+        None,
+        2,
+    )
 
 
 def test_html_is_not_an_api() -> None:

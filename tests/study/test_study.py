@@ -65,8 +65,10 @@ def test_the_schedules_length_is_recorded(store: Warehouse) -> None:
 
 def test_what_was_sent_is_what_was_planned(store: Warehouse, manifest: Manifest) -> None:
     frozen = freeze(manifest).manifest
+    [(salt,)] = store.con.execute("SELECT DISTINCT observed->'cache'->>'salt' FROM runs").fetchall()
+    assert salt
     for plan, schedule in plans_and_schedules(manifest):
-        workload = build_workload(frozen, plan)
+        workload = build_workload(frozen, plan, salt)
         rows = store.con.execute(
             "SELECT attempt_id, scheduled_ns, prompt, output_tokens, prompt_tokens FROM attempts a"
             " JOIN runs r USING (run_id) JOIN texts USING (run_id, attempt_id)"
@@ -155,8 +157,10 @@ def test_bundles_stand_on_their_own(study: StudyDone, tmp_path: Path) -> None:
     assert read_bundle(bundles[0]).manifest["name"] == "small"
 
 
-def test_the_same_manifest_twice_sends_the_same(manifest: Manifest, study: StudyDone, tmp_path: Path) -> None:
-    """Same schedule hashes and prompts; only what the server did may differ."""
+def test_the_same_manifest_twice_is_the_same_test_in_other_words(
+    manifest: Manifest, study: StudyDone, tmp_path: Path
+) -> None:
+    """Same schedule hashes; no prompt that the server has seen before."""
     again = run_study(manifest, tmp_path / "w.duckdb", reruns=0)
     found = []
     for done in (study, again):
@@ -169,7 +173,9 @@ def test_the_same_manifest_twice_sends_the_same(manifest: Manifest, study: Study
                     " GROUP BY ALL ORDER BY ALL"
                 ).fetchall()
             )
-    assert found[0] == found[1]
+    assert [row[:-1] for row in found[0]] == [row[:-1] for row in found[1]]
+    seen, fresh = ({sha for row in rows for sha in row[-1]} for rows in found)
+    assert seen and fresh and not seen & fresh
 
 
 class _StopAfter(Silent):

@@ -10,6 +10,7 @@ from tfbench.cli.options import (
     JsonOption,
     SetOption,
     VerboseOption,
+    WaitOption,
     WarehouseOption,
     again,
     print_json,
@@ -45,6 +46,7 @@ def capacity(
     sets: SetOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the schedule.")] = 1,
     verbose: VerboseOption = False,
+    wait: WaitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the highest rate (or concurrency) at which MANIFEST's system meets a target.
@@ -58,7 +60,9 @@ def capacity(
     if simulate != (profile is not None):
         raise UsageError("--simulate and --profile belong together; give both, or neither to measure the endpoint")
     if simulate:
-        refuse_unused({"--url": url, "--workers": workers != 1}, "--simulate asks no endpoint")
+        refuse_unused(
+            {"--url": url, "--workers": workers != 1, "--wait": wait is not None}, "--simulate asks no endpoint"
+        )
     path = warehouse_path(warehouse)
     loaded = load_manifest(manifest, sets or (), url)
 
@@ -74,7 +78,7 @@ def capacity(
         if profile is None:
             found = find_capacity(
                 loaded, path, wanted, low=lo, high=hi, max_runs=max_probes, budget_s=budget_s, watcher=watcher,
-                workers=workers,
+                workers=workers, wait_s=wait,
             )  # fmt: skip
         else:
             from tfbench.engine.profile import engine_profile

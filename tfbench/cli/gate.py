@@ -12,6 +12,7 @@ from tfbench.cli.options import (
     PlotlyOption,
     RerunsOption,
     SetOption,
+    WaitOption,
     check_folder,
     check_page,
     print_json,
@@ -55,6 +56,7 @@ def gate(
     sets: SetOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="With --run: processes that share a schedule.")] = 1,
     reruns: RerunsOption = None,
+    wait: WaitOption = None,
     warehouse: SidesWarehouseOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -73,6 +75,7 @@ def gate(
         "--set": sets,
         "--workers": workers != 1,
         "--reruns": reruns is not None,
+        "--wait": wait is not None,
     }
     if plan:
         judging: dict[str, object] = {"--run": run, "--out": out, "--html": html, "--inconclusive": inconclusive}
@@ -91,7 +94,7 @@ def gate(
 
     if run:
         result = _run(
-            rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers, reruns
+            rules, policy, (base, candidate), (base_url, candidate_url), sets or (), warehouse, workers, reruns, wait
         )
     else:
         result = _judge_stored(rules, policy, (base, candidate), warehouse)
@@ -190,6 +193,7 @@ def _run(
     warehouse: Sequence[Path] | None,
     workers: int,
     reruns: int | None,
+    wait: float | None,
 ) -> Any:
     from tfbench.manifest import expand, freeze, load_manifest
     from tfbench.verdict.arms import differences_text, load_text
@@ -217,7 +221,7 @@ def _run(
     from tfbench.verdict.gate import confirming, gate_result, judge, stands_for
 
     with LiveWatcher() as watcher:
-        arms = open_arms(base, candidate, path, watcher, workers=workers)
+        arms = open_arms(base, candidate, path, watcher, workers=workers, wait_s=wait)
         arms = run_arms(arms, watcher, stands_for(rules), reruns=reruns)
     names = (arms.base.study_id, arms.candidate.study_id)
     with open_sides(names, [path]) as sides:

@@ -42,6 +42,13 @@ RerunsOption = Annotated[
         min=0, help="Most runs made again where the client was slow; half as many as planned.", show_default=False
     ),
 ]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Seconds to wait for an endpoint that isn't up; default 30 for one that says it isn't ready, else 0.",
+    ),
+]
 
 
 def refuse_unused(given: Mapping[str, object], why: str) -> None:

@@ -11,6 +11,7 @@ from tfbench.cli.options import (
     RerunsOption,
     SetOption,
     VerboseOption,
+    WaitOption,
     WarehouseOption,
     again,
     print_json,
@@ -32,6 +33,7 @@ def run(
     ] = 1,
     reruns: RerunsOption = None,
     verbose: VerboseOption = False,
+    wait: WaitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run every load point and repeat of MANIFEST and keep the facts.
@@ -52,7 +54,7 @@ def run(
     from tfbench.warehouse import Warehouse
 
     with LiveWatcher() as watcher:
-        done = run_study(loaded, path, watcher, workers=workers, reruns=reruns)
+        done = run_study(loaded, path, watcher, workers=workers, reruns=reruns, wait_s=wait)
     with telling_of(done.study_id, path), Warehouse.open(path, read_only=True, wait_s=READ_WAIT_S) as store:
         data = build_report(store, done.study_id)
     if json:

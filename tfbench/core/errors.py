@@ -7,6 +7,7 @@ TfbenchError
 │   ├── BundleError       a run bundle that is damaged or not a bundle
 │   └── StorageError      a file that can't be written (full disk, no permission)
 ├── EndpointError     exit 5: the endpoint or its infrastructure
+│   └── NotReady          nobody can serve there yet; asking again may help
 └── Interrupted       exit 130: Ctrl-C; what finished is kept
 """
 
@@ -43,6 +44,14 @@ class EndpointError(TfbenchError):
     """The endpoint can't be reached, refuses us, or isn't what the manifest says."""
 
     exit_code = ExitCode.ENDPOINT
+
+
+class NotReady(EndpointError):
+    """Nobody can serve there yet. `answered`: a server, or a proxy before it, said so itself."""
+
+    def __init__(self, text: str, *, answered: bool = True) -> None:
+        super().__init__(text)
+        self.answered = answered
 
 
 class Interrupted(TfbenchError):

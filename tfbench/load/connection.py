@@ -38,6 +38,7 @@ class Connection:
         "fd",
         "framing",
         "id",
+        "idle_since_ns",
         "idle_until_ns",
         "last_recv_ns",
         "lower_ns",
@@ -68,6 +69,8 @@ class Connection:
         self.opened = False
         self.ahead = False
         """Being opened before any request needs it."""
+        self.idle_since_ns = 0
+        """When it had served its last request; 0 before the first."""
         self.idle_until_ns = 0
         self.drained = True
         """The last read left nothing behind, so whatever comes next came after `last_recv_ns`."""

@@ -1,7 +1,7 @@
 """Everything one worker process needs to offer its share of a run's load; picklable."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tfbench.load.target import Target
 from tfbench.manifest import Retry
@@ -53,3 +53,6 @@ class LoadJob:
     cancel_after_chunks: int | None = None
     connections: str = "pooled"
     preconnect: int = 0
+    fields: dict[str, str | Literal[False]] = field(default_factory=dict)
+    closes_idle_ns: int | None = None
+    """How soon this server is known to close a connection that has nothing to do; None: not seen to."""

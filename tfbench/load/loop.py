@@ -365,6 +365,8 @@ class WorkerLoop:
             "cpu_ns": time.process_time_ns() - self._cpu_start_ns,
             "cpu_windows": self._cpu_windows,
             "exhausted": self._wire.exhausted,
+            "crossed": self._wire.crossed,
+            "closes_idle_ns": self._wire.closes_idle_ns,
             "connections": self._wire.opened,
             "preconnected": self._preconnected,
             "sent": self._sent_count,

@@ -75,6 +75,8 @@ class Mock:
         poller.add(self._alarm.fd, READ)
         self.opened = 0
         self.exhausted = 0
+        self.crossed = 0
+        self.closes_idle_ns: int | None = None
 
     def preconnect(self, number: int, timeout_s: float) -> int:
         """Open `number` lines."""

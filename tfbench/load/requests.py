@@ -72,6 +72,7 @@ class RequestMaker:
             stream=job.stream,
             include_usage=job.include_usage,
             sampling=sampling,
+            fields=job.fields,
         )
         return _Made(body, item, sha256_hex(item.prompt.encode()))
 

@@ -16,6 +16,8 @@ from tfbench.load.target import Target
 _PARTING_NS = 1_000_000_000
 """How long a connection that the server said it closes is left for it to close."""
 _PARTING_MOST = 512
+_EARLY_NS = 500_000_000
+"""So long before a server is known to close an idle connection, no request is sent over it any more."""
 
 
 class Sockets:
@@ -23,7 +25,8 @@ class Sockets:
 
     `usable` looks at an idle one before it is given out, and closes it where it is stale. `ahead` counts those on
     their way that no request waits for, `opened` all that ever were, `exhausted` those that failed for want of ports,
-    descriptors or buffers.
+    descriptors or buffers. `closes_idle_ns`: how soon the server was seen to close one that had nothing to do, None for
+    never; what comes near it is not used again, since the close and a request would cross.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Sockets:
         usable: Callable[[Connection], bool],
         *,
         use_stamps: bool,
+        closes_idle_ns: int | None = None,
     ) -> None:
         self._poller = poller
         self._target = target
@@ -45,6 +49,10 @@ class Sockets:
         self.ahead = 0
         self.opened = 0
         self.exhausted = 0
+        self.closes_idle_ns: int | None = None
+        self._most_idle_ns: int | None = None
+        if closes_idle_ns is not None:
+            self._closes_idle(closes_idle_ns)
 
     @property
     def idle(self) -> int:
@@ -89,10 +97,30 @@ class Sockets:
         connection.ahead = False
         self._pool.add(connection)
 
-    def give(self, connection: Connection, call: Call) -> None:
+    def give(self, connection: Connection, call: Call, now_ns: int) -> None:
         """Keep the connection that served `call` for another, or close it, as the policy says."""
-        if not self._pool.give(connection, call):
+        connection.idle_since_ns = now_ns
+        if self._most_idle_ns == 0:
+            self.part(connection, now_ns)
+        elif not self._pool.give(connection, call):
             self.shut(connection)
+
+    def is_fresh(self, connection: Connection, now_ns: int) -> bool:
+        """Whether an idle connection has long before the server closes it, as far as that is known."""
+        if connection.idle_until_ns and now_ns >= connection.idle_until_ns:
+            return False
+        since_ns, most_ns = connection.idle_since_ns, self._most_idle_ns
+        return most_ns is None or not since_ns or now_ns - since_ns < most_ns
+
+    def found_closed(self, connection: Connection, at_ns: int) -> None:
+        """Learn from a connection that the server closed by `at_ns` while it had nothing to do."""
+        if connection.idle_since_ns and connection.idle_since_ns <= at_ns:
+            self._closes_idle(at_ns - connection.idle_since_ns)
+
+    def _closes_idle(self, idle_ns: int) -> None:
+        if self.closes_idle_ns is None or idle_ns < self.closes_idle_ns:
+            self.closes_idle_ns = idle_ns
+            self._most_idle_ns = max(idle_ns - max(_EARLY_NS, idle_ns // 10), 0)
 
     def part(self, connection: Connection, now_ns: int) -> None:
         """Let the server close it, as it promised: whoever closes first keeps the port busy for a minute."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tfbench.core.errors import EndpointError
+from tfbench.core.errors import EndpointError, NotReady
 from tfbench.load.tls import tls_trouble
 
 UNIX_SCHEME = "http+unix"
@@ -88,7 +88,7 @@ def resolve_target(url: str, connect_s: float) -> Target:
             trouble = f"{address[0]}:{port}: {error.strerror or error}"
             continue
         return Target(parts.scheme, host, port, parts.path.rstrip("/"), family, address, tls)
-    raise EndpointError(_no_connection(url, trouble))
+    raise NotReady(_no_connection(url, trouble), answered=False)
 
 
 def _no_connection(url: str, trouble: str) -> str:
@@ -107,7 +107,7 @@ def _resolve_unix(url: str, path: str, base_path: str, connect_s: float) -> Targ
             sock.connect(path)
     except OSError as error:
         trouble = f"{path}: {error.strerror or error}"
-        raise EndpointError(_no_connection(url, trouble)) from error
+        raise NotReady(_no_connection(url, trouble), answered=False) from error
     return Target(UNIX_SCHEME, "localhost", 80, base_path, family, path, False)
 
 

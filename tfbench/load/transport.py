@@ -22,6 +22,12 @@ class Transport(Protocol):
     def exhausted(self) -> int:
         """Connections that failed for want of local ports, descriptors or buffers."""
 
+    @property
+    def closes_idle_ns(self) -> int | None:
+        """How soon the server was seen to close a connection that had nothing to do; None: never."""
+
+    crossed: int
+    """Requests lost on a kept-alive connection that the server closed as they came."""
     stamped: bool
     """Whether reads carry kernel stamps; without them every delay in reading shows."""
 

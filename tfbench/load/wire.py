@@ -23,6 +23,8 @@ READ_BYTES = 256 * 1024
 _ANCILLARY_BYTES = stamps.ANCILLARY_BYTES
 _CONNECTING_AT_ONCE = 64
 _NO_STAMP = stamps.NO_STAMP
+CROSSED = " (it was kept alive, and may have been closing as the request came)"
+"""What is said of a request that went out while the server closed: nobody can tell that before."""
 _TURN = 16
 """Events served before others may have a turn."""
 _mono = time.monotonic_ns
@@ -45,6 +47,7 @@ class Wire:
         sent: Callable[[Call], None],
         done: Callable[[Call], None],
         policy: str = Policy.POOLED,
+        closes_idle_ns: int | None = None,
     ) -> None:
         self._poller = poller
         self._target = target
@@ -56,7 +59,10 @@ class Wire:
         self._view = memoryview(buffer)
         self._plain = bytearray(READ_BYTES + MAX_OVERHANG_BYTES if context is not None else 0)
         self.stamped = use_stamps and not target.is_unix
-        self._sockets = Sockets(poller, target, policy, self._usable, use_stamps=self.stamped)
+        self.crossed = 0
+        self._sockets = Sockets(
+            poller, target, policy, self._usable, use_stamps=self.stamped, closes_idle_ns=closes_idle_ns
+        )
 
     @property
     def opened(self) -> int:
@@ -67,6 +73,11 @@ class Wire:
     def exhausted(self) -> int:
         """See Transport."""
         return self._sockets.exhausted
+
+    @property
+    def closes_idle_ns(self) -> int | None:
+        """See Transport."""
+        return self._sockets.closes_idle_ns
 
     def preconnect(self, number: int, timeout_s: float) -> int:
         """Open `number` connections and wait for them, at most `timeout_s`; how many are ready."""
@@ -152,7 +163,7 @@ class Wire:
 
     def _usable(self, connection: Connection) -> bool:
         """Whether an idle connection can still carry a request; a stale one is closed."""
-        if not connection.idle_until_ns or _mono() < connection.idle_until_ns:
+        if self._sockets.is_fresh(connection, _mono()):
             if connection.tls is not None:
                 # Session tickets and a close may be waiting.
                 self._read(connection)
@@ -160,6 +171,7 @@ class Wire:
                     return False
             if connection.is_quiet():
                 return True
+            self._read(connection)
         self._sockets.shut(connection)
         return False
 
@@ -248,6 +260,7 @@ class Wire:
         elif connection.untouched and not call.new_connection:
             # The kernel took no byte of it: a stale kept-alive connection costs nothing but a new one.
             connection.framing.call = None
+            self._sockets.found_closed(connection, call.sent_ns)
             self._sockets.shut(connection)
             call.sent_ns = 0
             self._open(call)
@@ -398,6 +411,7 @@ class Wire:
     def _lost(self, connection: Connection, error: str) -> None:
         call = connection.framing.call
         if call is None:
+            self._sockets.found_closed(connection, _mono())
             self._sockets.shut(connection)
         elif not connection.opened:
             self._finish(call, Ending.CONNECT, error, _mono())
@@ -405,7 +419,9 @@ class Wire:
             self._finish(call, Ending.BROKEN, error, _mono())
         else:
             if not call.new_connection and not call.first_ns:
-                error += " (it was kept alive, and may have been closing as the request came)"
+                error += CROSSED
+                self.crossed += 1
+                self._sockets.found_closed(connection, call.sent_ns)
             self._finish(call, Ending.LOST, error, _mono())
 
     def _finish(
@@ -422,7 +438,7 @@ class Wire:
         if part:
             self._sockets.part(connection, end_ns)
         elif keep:
-            self._sockets.give(connection, call)
+            self._sockets.give(connection, call, end_ns)
         else:
             self._sockets.shut(connection)
         self._done(call)

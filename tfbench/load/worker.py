@@ -90,6 +90,7 @@ def main() -> int:
                 sent=sent,
                 done=done,
                 policy=Policy(job.connections),
+                closes_idle_ns=job.closes_idle_ns,
             ),
             command_fd=0,
             reporter=Reporter(1),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
@@ -15,6 +15,7 @@ from tfbench.core.errors import ManifestError
 from tfbench.core.kinds import Outcome
 from tfbench.core.resources import data_dir
 from tfbench.manifest.base import Table, Text
+from tfbench.manifest.body import Extra, Fields
 from tfbench.manifest.models import Accounting
 
 CanonicalMetric = Literal[
@@ -51,6 +52,9 @@ class _File(Table):
     dialect: Literal["openai_chat", "openai_completions"]
     include_usage: bool
     ignore_eos: bool
+    connections: Literal["pooled", "per_request"] = "pooled"
+    fields: Fields = Field({})
+    extra: Extra = Field({})
     id_echo: Literal["header", "id"] | None = None
     metrics_path: Annotated[str, StringConstraints(pattern=r"^/")] | None = None
     metrics: dict[CanonicalMetric, Text] = Field({})
@@ -68,9 +72,10 @@ class AdapterProfile:
     """What is known of an engine before it is asked.
 
     `include_usage`: it answers `stream_options.include_usage`; `ignore_eos`: it understands that flag, and it is sent
-    unless the manifest says otherwise; `id_echo`: where our X-Request-Id comes back ("header", inside the body's
-    "id", or None); `metrics_path`: Prometheus page below the server's root; `metric_map`: canonical name to series;
-    `bad` and `excluded`: accounting where the manifest has none.
+    unless the manifest says otherwise; `connections`: "per_request" where it is known to close kept-alive ones as new
+    requests come; `fields` and `extra`: body fields that it wants renamed, left out or added; `id_echo`: where our
+    X-Request-Id comes back ("header", inside the body's "id", or None); `metrics_path`: Prometheus page below the
+    server's root; `metric_map`: canonical name to series; `bad` and `excluded`: accounting where the manifest has none.
     """
 
     name: str
@@ -78,6 +83,9 @@ class AdapterProfile:
     dialect: str
     include_usage: bool
     ignore_eos: bool
+    connections: str
+    fields: Mapping[str, str | Literal[False]]
+    extra: Mapping[str, Any]
     id_echo: str | None
     metrics_path: str | None
     metric_map: Mapping[str, str]
@@ -117,6 +125,9 @@ def read_adapter(path: Path) -> AdapterProfile:
         dialect=file.dialect,
         include_usage=file.include_usage,
         ignore_eos=file.ignore_eos,
+        connections=file.connections,
+        fields=MappingProxyType(file.fields),
+        extra=MappingProxyType(file.extra),
         id_echo=file.id_echo,
         metrics_path=file.metrics_path,
         metric_map=MappingProxyType({str(key): series for key, series in file.metrics.items()}),

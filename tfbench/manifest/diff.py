@@ -8,7 +8,7 @@ from tfbench.manifest.freezing import SYSTEM_TABLES, WORKLOAD_TABLES, plain, res
 from tfbench.manifest.models import Manifest
 from tfbench.manifest.toml import toml_key, toml_value
 
-_SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.repeats")
+_SECONDARY = ("endpoint.url", "endpoint.headers", "endpoint.timeouts", "load.seed", "load.salt", "load.repeats")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ _HEAD = """# The manifest
 
 One TOML file is the contract of a study. Only `model.name` and an endpoint URL (`endpoint.url`, or `--url`) have no
 default. Unknown keys are errors that name the nearest. `tfbench freeze` shows a manifest with every default resolved;
-`--set table.key=VALUE` overrides a key with a TOML value.
+`--set table.key=VALUE` overrides a key with a TOML value; `--set table.key=null` unsets one, or takes it back to its
+default where it can't be unset.
 
 Token lengths, and think times in seconds, are a number or a distribution:
 `{{ dist = "uniform", min = 64, max = 256 }}`,

@@ -12,11 +12,16 @@ from tfbench.manifest.models import Manifest
 WORKLOAD_TABLES = ("workload", "sampling", "load", "slo", "quality", "accounting")
 SYSTEM_TABLES = ("model", "engine", "topology", "endpoint")
 _ADDED = {
-    "endpoint": ("connections", "preconnect"),
+    "endpoint": ("preconnect", "include_usage"),
     "workload": ("shared_prefix_tokens", "classes"),
-    "load": ("timestamps", "ramp", "retry", "cancel", "cache", "prime"),
+    "load": ("timestamps", "ramp", "retry", "cancel", "cache", "prime", "salt"),
 }
 """Keys younger than their table. At their default they are left out, so that older ids stay what they were."""
+_ADAPTERS: dict[str, dict[str, Any]] = {
+    "endpoint": {"connections": "pooled", "fields": {}},
+    "sampling": {"extra": {}},
+}
+"""Younger keys whose default is the adapter's, left out at this value where it is the adapter's own too."""
 _ADDED_TABLES = ("hooks",)
 """Tables younger than the manifest, left out likewise."""
 
@@ -47,6 +52,11 @@ def freeze(manifest: Manifest) -> Frozen:
         for key in keys:
             if getattr(getattr(resolved, table), key) == fields[key].default:
                 del document[table][key]
+    profile = adapter(manifest.endpoint.adapter)
+    for table, plain_values in _ADAPTERS.items():
+        for key, value in plain_values.items():
+            if getattr(getattr(resolved, table), key) == value == getattr(profile, key):
+                del document[table][key]
     for table in _ADDED_TABLES:
         if getattr(resolved, table) == Manifest.model_fields[table].default:
             del document[table]
@@ -69,10 +79,12 @@ def resolve(manifest: Manifest) -> Manifest:
     """`manifest` with its adapter's defaults filled in."""
     profile = adapter(manifest.endpoint.adapter)
     endpoint, sampling, accounting = manifest.endpoint, manifest.sampling, manifest.accounting
-    if endpoint.dialect is None:
-        endpoint = endpoint.model_copy(update={"dialect": profile.dialect})
-    if sampling.ignore_eos is None:
-        sampling = sampling.model_copy(update={"ignore_eos": profile.ignore_eos})
+    given = {"dialect": profile.dialect, "connections": profile.connections}
+    filled: dict[str, Any] = {key: value for key, value in given.items() if getattr(endpoint, key) is None}
+    endpoint = endpoint.model_copy(update=filled | {"fields": {**profile.fields, **endpoint.fields}})
+    extra = {**profile.extra, **sampling.extra}
+    ignore_eos = profile.ignore_eos if sampling.ignore_eos is None else sampling.ignore_eos
+    sampling = sampling.model_copy(update={"ignore_eos": ignore_eos, "extra": extra})
     if not accounting.model_fields_set & {"bad", "excluded"}:
         accounting = accounting.model_copy(update={"bad": profile.bad, "excluded": profile.excluded})
     update = {"endpoint": endpoint, "sampling": sampling, "accounting": accounting}

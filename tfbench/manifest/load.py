@@ -59,8 +59,13 @@ class Load(Table):
     backwards, so that a steady drift weighs on all points alike.
 
     `cache` declares what the system's prefix cache holds when a run begins, and is kept with each run. "cold": nothing
-    of the run's prompts; `hooks.flush` sees to it, or else the prompts do, since no two runs of a study share any (a
-    server that outlives the study and meets its seed again has seen them). "warm": what the requests of `prime` leave.
+    of the run's prompts; `hooks.flush` sees to it, or else the prompts do, since no two runs share any. "warm": what
+    the requests of `prime` leave.
+
+    `salt` goes into the words of every prompt. Unset, each study draws its own, so that a server which has seen one
+    study's prompts hasn't seen the next one's; it is kept in `runs.observed`, and given here it makes the same prompts
+    again. With "warm", and in a simulation, unset means none: prompts are then the seed's alone, as with salt = "".
+    Lengths, classes and times depend on `seed`, never on the salt.
     """
 
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.OPEN, examples=['"open"'])
@@ -83,6 +88,7 @@ class Load(Table):
     retry: Retry | None = Field(None, examples=['{ outcomes = ["rejected"], max = 2 }'])
     cancel: Cancel | None = Field(None, examples=["{ share = 0.05, after_s = 0.5 }"])
     cache: Literal["cold", "warm"] | None = Field(None, examples=['"cold"'])
+    salt: Annotated[str, Field(max_length=64)] | None = Field(None, examples=['"nightly"'])
     prime: Prime | None = Field(None, examples=['{ set = "prompts", count = 64 }'])
 
     @property

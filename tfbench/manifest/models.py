@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 
 from tfbench.core.kinds import Outcome
 from tfbench.manifest.base import Count, NonNegative, Positive, Table, Text, Whole, refusal
+from tfbench.manifest.body import Extra, Fields
 from tfbench.manifest.dists import TAG
 from tfbench.manifest.hooks import Hooks, check_served_engine
 from tfbench.manifest.limits import MAX_RUN_S, MAX_SAFE_INT, MAX_TOKENS, MAX_USERS
@@ -125,6 +126,11 @@ class Endpoint(Table):
     A Unix socket is written "http+unix://%2Fpath%2Fto.sock/v1". `connections` says who shares one: all requests
     (pooled), none (per_request), or those of one session, which in a closed loop is a user (per_session). `preconnect`
     of them are opened before the run.
+
+    `fields` fits the body to the server: it names fields of the request, each with another name to send it under, or
+    false to leave it out. `include_usage` asks for token counts (`stream_options`); unset, it is asked where the
+    adapter says so, unless the server refuses that field. What is unset of `dialect` and `connections` is the
+    adapter's, and so are those `fields` that aren't named here.
     """
 
     adapter: Text = Field("openai", examples=['"vllm"'])
@@ -134,7 +140,9 @@ class Endpoint(Table):
         {}, examples=['{ Authorization = "env:API_KEY" }']
     )
     stream: bool = Field(True, examples=["true"])
-    connections: Literal["pooled", "per_request", "per_session"] = Field("pooled", examples=['"pooled"'])
+    include_usage: bool | None = Field(None, examples=["false"])
+    fields: Fields = Field({}, examples=['{ max_tokens = "max_completion_tokens", temperature = false }'])
+    connections: Literal["pooled", "per_request", "per_session"] | None = Field(None, examples=['"pooled"'])
     preconnect: Annotated[Whole, Field(ge=0, le=MAX_USERS)] = Field(0, examples=["16"])
     timeouts: Timeouts = Timeouts()
 
@@ -145,8 +153,15 @@ class Endpoint(Table):
         return self
 
 
+_UNSETTABLE = ("temperature", "top_p", "seed", "max_tokens", "ignore_eos")
+
+
 class Sampling(Table):
-    """What each request asks for. Unset values are not sent; `ignore_eos` unset means the adapter's default."""
+    """What each request asks for. Unset values are not sent; "unset" unsets one that has a default.
+
+    `ignore_eos` is sent only where it is true; unset means the adapter's default. `extra` holds further fields of the
+    request, whatever the server takes.
+    """
 
     temperature: NonNegative | None = Field(0.0, examples=["0"])
     top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(None, examples=["0.95"])
@@ -154,6 +169,15 @@ class Sampling(Table):
     max_tokens: Annotated[Count, Field(le=MAX_TOKENS)] | None = Field(None, examples=["512"])
     stop: Annotated[tuple[Text, ...], Field(strict=False, max_length=16)] = Field((), examples=['["###"]'])
     ignore_eos: bool | None = Field(None, examples=["true"])
+    extra: Extra = Field({}, examples=["{ top_k = 40, min_p = 0.05 }"])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unset(cls, data: Any) -> Any:
+        # TOML has no null.
+        if not isinstance(data, dict):
+            return data
+        return {key: None if value == "unset" and key in _UNSETTABLE else value for key, value in data.items()}
 
 
 _PERCENTILE = re.compile(r"p(?!0+(\.0+)?$)\d{1,2}(\.\d+)?")

@@ -144,6 +144,12 @@ def _locate(loc: Loc) -> tuple[type[BaseModel] | None, str, FieldInfo | None]:
     return table, key, field
 
 
+def has_null(path: tuple[str, ...]) -> bool:
+    """Whether the key at `path` can be unset though its default isn't."""
+    field = _locate(path)[2]
+    return field is not None and field.default is not None and type(None) in typing.get_args(field.annotation)
+
+
 def table_in(annotation: Any) -> type[BaseModel] | None:
     """The table that an annotation holds, distributions aside; None without one."""
     if isinstance(annotation, type) and issubclass(annotation, Table):

@@ -15,7 +15,7 @@ from tfbench.manifest.arrivals import read_arrivals
 from tfbench.manifest.base import one_line
 from tfbench.manifest.files import read_text
 from tfbench.manifest.models import Manifest
-from tfbench.manifest.problems import explain
+from tfbench.manifest.problems import explain, has_null
 from tfbench.manifest.sets import parse_set, put
 
 Sources = Mapping[tuple[str, ...], str]
@@ -34,7 +34,8 @@ def load_manifest(path: Path, sets: Sequence[str] = (), url: str | None = None) 
     sources: dict[tuple[str, ...], str] = {}
     for text in sets:
         keys, value = parse_set(text)
-        put(document, keys, value)
+        # Removed, a key that can be unset would get its default back.
+        put(document, keys, value, keep_null=has_null(keys))
         sources[keys] = f"--set {'.'.join(keys)}"
     if url is not None and isinstance(document.setdefault("endpoint", {}), dict):
         document["endpoint"]["url"] = url

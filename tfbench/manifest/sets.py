@@ -8,7 +8,7 @@ from tfbench.core.errors import ManifestError
 from tfbench.manifest.base import one_line
 
 UNSET = "null"
-"""The bare word that removes a key, since TOML has no null: `--set load.duration_s=null`."""
+"""The bare word that unsets a key, since TOML has no null: `--set load.duration_s=null`."""
 
 _HINT = "write --set table.key=value, for example --set load.rates=[2,4]"
 
@@ -71,8 +71,8 @@ def _encodable(text: str) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def put(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Sets `path` in `document` to `value`, making tables on the way; None removes the key.
+def put(document: dict[str, Any], path: tuple[str, ...], value: Any, *, keep_null: bool = False) -> None:
+    """Sets `path` in `document` to `value`, making tables on the way; None removes the key unless `keep_null`.
 
     A whole number steps into a list that is there (cost.resources.0.hourly). ManifestError where the way is barred.
     """
@@ -92,7 +92,7 @@ def put(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
         else:
             raise ManifestError(f"--set {shown}: {here} is not a table, so it has no keys; set {here} itself")
         if last:
-            if value is None:
+            if value is None and not keep_null:
                 node.pop(key, None)
             else:
                 node[key] = value

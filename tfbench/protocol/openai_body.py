@@ -1,7 +1,8 @@
 """Requests and non-streamed responses of the OpenAI dialects."""
 
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import orjson
 
@@ -12,6 +13,8 @@ from tfbench.protocol.jsonread import loads
 from tfbench.protocol.openai_fields import in_order, read_choice, read_finish, read_name, read_usage
 from tfbench.protocol.other_apis import other_api
 
+_AS_THEY_ARE: Mapping[str, str | Literal[False]] = MappingProxyType({})
+
 
 def encode_request(
     prompt: Mapping[str, Any],
@@ -21,10 +24,12 @@ def encode_request(
     stream: bool,
     include_usage: bool,
     sampling: Mapping[str, Any],
+    fields: Mapping[str, str | Literal[False]] = _AS_THEY_ARE,
 ) -> bytes:
     """A request's JSON: `prompt` holds the dialect's own prompt fields.
 
-    `sampling` fields that are None are left out, and none can replace a field set here. Raises
+    `sampling` fields that are None are left out, and none can replace a field set here, but `stream_options` are
+    merged. `fields` gives some of them another name, or leaves them out (False). Raises
     TypeError for what has no JSON form (a lone surrogate, an integer past 64 bits).
     """
     body: dict[str, Any] = {key: value for key, value in sampling.items() if value is not None}
@@ -34,7 +39,11 @@ def encode_request(
         body["max_tokens"] = max_tokens
     body["stream"] = stream
     if stream and include_usage:
-        body["stream_options"] = {"include_usage": True}
+        given = body.get("stream_options")
+        body["stream_options"] = {**(given if isinstance(given, dict) else {}), "include_usage": True}
+    if fields:
+        names = {name: fields.get(name, name) for name in body}
+        body = {str(names[name]): value for name, value in body.items() if names[name] is not False}
     return orjson.dumps(body)
 
 

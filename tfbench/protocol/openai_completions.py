@@ -1,7 +1,8 @@
 """OpenAI text completions: `POST {base}/completions`, base ending in /v1."""
 
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from tfbench.protocol.openai_body import decode_body, encode_request
 from tfbench.protocol.openai_stream import StreamDecoder
@@ -19,6 +20,7 @@ def encode(
     stream: bool,
     include_usage: bool,
     sampling: Mapping[str, Any],
+    fields: Mapping[str, str | Literal[False]] = MappingProxyType({}),
 ) -> bytes:
     """The request body for one prompt; see `encode_request`."""
     return encode_request(
@@ -28,4 +30,5 @@ def encode(
         stream=stream,
         include_usage=include_usage,
         sampling=sampling,
+        fields=fields,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from tfbench.protocol import openai_chat, openai_completions
 from tfbench.protocol.facts import BodyResult, Chunk, Usage
@@ -22,6 +22,7 @@ class Encode(Protocol):
         stream: bool,
         include_usage: bool,
         sampling: Mapping[str, Any],
+        fields: Mapping[str, str | Literal[False]] = ...,
     ) -> bytes: ...
 
 

@@ -7,6 +7,8 @@ from tfbench.report.model import ReportData, Run
 
 _REPEATS = 6
 _POINTS = 12
+_CACHED = 0.05
+"""From this share of prompt tokens on, what a cache held is told."""
 """At most so many repeats and load points are told; the table of runs tells all."""
 
 
@@ -26,6 +28,27 @@ def _order(data: ReportData) -> list[str]:
             seen.append(run.load.number)
     told = [" ".join(_cut(by_repeat[repeat], _POINTS)) for repeat in sorted(by_repeat)]
     return [f"order of loads by repeat: {' | '.join(_cut(told, _REPEATS))}"]
+
+
+def server_cautions(data: ReportData) -> list[str]:
+    """What the server did that the figures don't show by themselves: answered from a cache, closed connections."""
+    notes = []
+    shares = [run.cached_share for run in chosen_runs(data.runs) if run.cached_share is not None]
+    if shares and max(shares) >= _CACHED and not any(run.cache_state == "warm" for run in data.runs):
+        shared = data.study.section("workload").get("shared_prefix_tokens")
+        why = (
+            "" if shared else '; if that is meant, say so with load.cache = "warm", else restart or flush it ([hooks])'
+        )
+        notes.append(
+            f"up to {max(shares):.0%} of prompt tokens came from the server's cache (a chat template counts){why}"
+        )
+    lost = sum(int(run.observed.get("lost_to_closing") or 0) for run in data.runs)
+    if lost:
+        notes.append(
+            f"{lost} request{'s were' if lost > 1 else ' was'} lost on kept-alive connections that the server closed as"
+            ' they came; set endpoint.connections = "per_request"'
+        )
+    return notes
 
 
 def _cut(words: Sequence[str], most: int) -> list[str]:

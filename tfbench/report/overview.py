@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfbench.core.kinds import RunStatus
-from tfbench.report.conditions import each_fresh
+from tfbench.report.conditions import each_fresh, server_cautions
 from tfbench.report.escape import plain
 from tfbench.report.fmt import (
     NOTHING,
@@ -164,7 +164,8 @@ def sample_notes(data: ReportData) -> list[str]:
 
 
 def caution_notes(data: ReportData) -> list[str]:
-    """What to be careful about in all figures: warm-ups that leak, repeats that follow one another."""
+    """What to be careful about in all figures: warm-ups that leak, repeats that follow one another, prompts from a
+    cache, requests lost to closing connections."""
     by_words: dict[str, list[tuple[str, str]]] = {}
     for one in data.leaks:
         words = warm_up_words(one)
@@ -185,7 +186,7 @@ def caution_notes(data: ReportData) -> list[str]:
             f"repeats follow one another (neighbours correlate by {linked.correlation:.1f}): intervals over {linked.k}"
             f" repeats are too narrow; {mend}"
         )
-    return notes
+    return notes + server_cautions(data)
 
 
 def linked_over_repeats(data: ReportData) -> Linked | None:

@@ -39,18 +39,26 @@ class ArmStudies:
 
 
 def open_arms(
-    base: Manifest, candidate: Manifest, warehouse: Path, watcher: Watcher | None = None, *, workers: int = 1
+    base: Manifest,
+    candidate: Manifest,
+    warehouse: Path,
+    watcher: Watcher | None = None,
+    *,
+    workers: int = 1,
+    wait_s: float | None = None,
 ) -> ArmStudies:
     """Both studies with their endpoints probed; nothing was sent yet. Raises as `run_study` does."""
     watcher = watcher or Silent()
     notes = warehouse_notes(warehouse)
-    first = open_study(base, warehouse, watcher, workers=workers)
+    first = open_study(base, warehouse, watcher, workers=workers, wait_s=wait_s)
     with ExitStack() as undo:
         undo.callback(release, first)
         if base.endpoint.url == candidate.endpoint.url is not None:
             release(first)
-        second = open_study(candidate, warehouse, watcher, workers=workers)
+        second = open_study(candidate, warehouse, watcher, workers=workers, wait_s=wait_s)
         undo.pop_all()
+    # The runs of a pair have the same prompts.
+    second = dataclasses.replace(second, salt=first.salt)
     notes += tuple(dict.fromkeys((*usage_notes(first), *usage_notes(second))))
     return ArmStudies(first, second, warehouse, 0, notes)
 

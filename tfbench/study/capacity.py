@@ -145,6 +145,7 @@ def find_capacity(
     budget_s: float | None = None,
     watcher: SearchWatcher | None = None,
     workers: int = 1,
+    wait_s: float | None = None,
 ) -> Capacity:
     """Search the highest rate (or concurrency) at which `manifest`'s system meets `target`.
 
@@ -155,7 +156,7 @@ def find_capacity(
     plan = search_plan(manifest, low=low, high=high, max_runs=max_runs)
     watcher = watcher or SilentSearch()
     notes = warehouse_notes(warehouse)
-    context = open_study(manifest, warehouse, watcher, workers=workers)
+    context = open_study(manifest, warehouse, watcher, workers=workers, wait_s=wait_s)
 
     def make(frozen: Frozen, run: RunPlan, stop: Callable[[], int]) -> RunDone:
         return run_one(ready(replace(context, frozen=frozen), run, watcher), run, watcher, stop)

@@ -15,7 +15,7 @@ from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
-from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, kept_words, new_study
+from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, kept_words, new_study, study_salt
 from tfbench.study.run_one import StudyContext, run_one, stamps_available
 from tfbench.study.watch import Silent, StudyPlan, Watcher
 from tfbench.warehouse import Warehouse
@@ -30,19 +30,21 @@ def run_study(
     *,
     workers: int = 1,
     reruns: int | None = None,
+    wait_s: float | None = None,
 ) -> StudyDone:
     """Run every load point × repeat of `manifest` and keep the facts in `warehouse`.
 
     `workers` processes share each schedule by stride; what a run means is the same for any number. Runs in which this
     machine's client was so slow that it spoiled figures of the summary are made again, `reruns` at most (None: half as
-    many as planned).
+    many as planned). `wait_s`: how long to wait for an endpoint that isn't ready, or isn't there; None waits a little
+    for one that says so itself.
 
     Raises EndpointError when the endpoint isn't fit, WarehouseError or StorageError when facts can't
     be kept, and Interrupted after Ctrl-C, with what finished already in the warehouse.
     """
     watcher = watcher or Silent()
     notes = warehouse_notes(warehouse)
-    context = open_study(manifest, warehouse, watcher, workers=workers)
+    context = open_study(manifest, warehouse, watcher, workers=workers, wait_s=wait_s)
     try:
         manifest = context.frozen.manifest
         plans = expand(manifest)
@@ -56,7 +58,9 @@ def run_study(
         release(context)
 
 
-def open_study(manifest: Manifest, warehouse: Path, watcher: Watcher, *, workers: int = 1) -> StudyContext:
+def open_study(
+    manifest: Manifest, warehouse: Path, watcher: Watcher, *, workers: int = 1, wait_s: float | None = None
+) -> StudyContext:
     """What all runs of a new study share, once the endpoint has been probed. Raises as `run_study` does."""
     frozen = freeze(manifest)
     endpoint = frozen.manifest.endpoint
@@ -64,7 +68,7 @@ def open_study(manifest: Manifest, warehouse: Path, watcher: Watcher, *, workers
     # A warehouse that can't be used is told before any load.
     Warehouse.open(warehouse).close()
     secrets_given = [headers[name] for name, value in endpoint.headers.items() if value.startswith("env:")]
-    life = open_system(frozen.manifest, headers, Redactor(secrets_given), watcher, bundles_folder(warehouse))
+    life = open_system(frozen.manifest, headers, Redactor(secrets_given), watcher, bundles_folder(warehouse), wait_s)
     assert life.target is not None
     with ExitStack() as undo:
         undo.callback(life.release)
@@ -81,6 +85,7 @@ def open_study(manifest: Manifest, warehouse: Path, watcher: Watcher, *, workers
         workers=workers,
         secrets=tuple(secrets_given),
         lifecycle=life,
+        salt=study_salt(served),
     )
 
 

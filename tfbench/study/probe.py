@@ -3,16 +3,17 @@
 import json
 import math
 import queue
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import httpx
 import orjson
 
-from tfbench.core.errors import EndpointError
+from tfbench.core.errors import EndpointError, NotReady
 from tfbench.core.jsonio import dump_text
 from tfbench.core.kinds import Outcome, Phase, Role
 from tfbench.core.redact import Redactor
@@ -20,6 +21,15 @@ from tfbench.engine.misbehave import MISBEHAVE_HEADER, SPARED
 from tfbench.load.target import control_url, tls_context, unix_path
 from tfbench.manifest import Manifest, adapter
 from tfbench.protocol import DIALECTS, SseParser, error_message, one_line
+from tfbench.study.diagnose import (
+    field_fix,
+    lacks_model,
+    misdirected,
+    refused_fields,
+    speaks_of_another_protocol,
+    trouble,
+    unready,
+)
 from tfbench.study.record import sampling_of
 
 _PROBE_TOKENS = 2
@@ -27,27 +37,30 @@ _MOST_BYTES = 4 << 20
 T = TypeVar("T")
 _ID_HEADER = "x-request-id"
 _OWN_ADAPTER = "tfbench"
+_USAGE_FIELD = "stream_options"
+_WATCH_S = 0.1
+_MOST_LORAS = 16
+_FIRST_LORA = 1 << 20
+"""Numbers of the requests for LoRAs, beyond those of primes."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found (`runs.observed`), and the probe's own row of `attempts` (without run and host)."""
+    """What was found (`runs.observed`), and the probe's own rows of `attempts` (without run and host)."""
 
     observed: dict[str, Any]
-    attempt: dict[str, Any]
-
-
-def _say(url: str, trouble: str, mend: str) -> EndpointError:
-    return EndpointError(f"{url}: {trouble}; {mend}")
+    attempts: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A response as far as it was read."""
+    """A response as far as it was read; how soon its connection was closed, None where it wasn't or nobody looked."""
 
     status_code: int
     headers: httpx.Headers
     content: bytes
+    end_ns: int
+    closed_after_ms: float | None = None
 
     @property
     def encoding(self) -> str:
@@ -79,19 +92,48 @@ def within(total_s: float, ask: Callable[[], T]) -> T:
     return cast(T, value)
 
 
-def post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) -> Answer:
-    """Send a request and read its answer up to its end, its end mark, or silence after a beginning."""
+def post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str], *, watch_s: float = 0.0) -> Answer:
+    """Send a request and read its answer up to its end, its end mark, or silence after a beginning.
+
+    For `watch_s` more it is looked at whether the server closes the connection, which it leaves open by its headers.
+    """
     content = b""
     with client.stream("POST", url, content=body, headers=headers) as response:
+        # Held on to, since one that is thrown away early closes the connection.
+        parts = response.iter_raw()
         try:
-            for part in response.iter_raw():
+            for part in parts:
                 content += part
                 if content.rstrip().endswith(b"[DONE]") or len(content) > _MOST_BYTES:
                     break
         except httpx.ReadTimeout:
             if not content:
                 raise
-        return Answer(response.status_code, response.headers, content)
+        end_ns = time.time_ns()
+        closed_ms = _closed_after_ms(response, watch_s) if watch_s else None
+        return Answer(response.status_code, response.headers, content, end_ns, closed_ms)
+
+
+def _closed_after_ms(response: httpx.Response, watch_s: float) -> float | None:
+    """How soon after an answer its connection is closed."""
+    kept = response.http_version == "HTTP/1.1" and "close" not in response.headers.get("connection", "").lower()
+    framed = "content-length" in response.headers or "transfer-encoding" in response.headers
+    stream = response.extensions.get("network_stream")
+    sock = stream.get_extra_info("socket") if kept and framed and stream is not None else None
+    if not isinstance(sock, socket.socket):
+        return None
+    began = time.monotonic()
+    try:
+        while (left := began + watch_s - time.monotonic()) > 0:
+            sock.settimeout(left)
+            # What may come is the rest of the answer, after its end mark.
+            if not sock.recv(1 << 16):
+                return round((time.monotonic() - began) * 1e3, 1)
+    except TimeoutError:
+        return None
+    except OSError:
+        return round((time.monotonic() - began) * 1e3, 1)
+    return None
 
 
 def _get_json(client: httpx.Client, url: str, headers: dict[str, str]) -> Any:
@@ -118,7 +160,7 @@ def _listed_models(document: Any) -> list[str]:
     return names
 
 
-def _shown(names: list[str]) -> str:
+def _shown(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
 
 
@@ -127,28 +169,58 @@ def _looks_like_html(response: Answer) -> bool:
     return "html" in kind or response.content.lstrip()[:15].lower().startswith((b"<!doctype", b"<html"))
 
 
-def _check_status(url: str, response: Answer, model: str, listed: list[str]) -> None:
-    status = response.status_code
+def _check_status(url: str, response: Answer, request: "_Request", listed: Sequence[str]) -> None:
+    status, model = response.status_code, request.model
     if 200 <= status < 300:
         return
     says = response.error_message()
     if status in (401, 403):
-        raise _say(url, f"the server refuses us ({says})", "set endpoint.headers.Authorization, e.g. env:API_KEY")
-    if listed and model not in listed:
-        raise _say(
-            url, f"the server lacks model {model!r} ({says})", f"set model.name to one it lists: {_shown(listed)}"
+        raise trouble(url, f"the server refuses us ({says})", "set endpoint.headers.Authorization, e.g. env:API_KEY")
+    if (later := unready(url, status, response.content)) is not None:
+        raise later
+    if status in (301, 302, 303, 307, 308):
+        raise trouble(
+            url, f"redirected to {response.headers.get('location', '?')}", "give the final URL as endpoint.url"
         )
-    if status == 404 and "model" in says.lower():
-        raise _say(url, f"the server lacks model {model!r} ({says})", "set model.name to one it serves")
-    if status in (301, 302, 307, 308):
-        raise _say(url, f"redirected to {response.headers.get('location', '?')}", "give the final URL as endpoint.url")
-    if _looks_like_html(response) or status == 404:
-        raise _say(
+    if (listed and model not in listed) or lacks_model(status, says, response.content):
+        known = f"one it lists: {_shown(listed)}" if listed and model not in listed else "one it serves"
+        raise trouble(url, f"the server lacks {request.called} {model!r} ({says})", f"set {request.key} to {known}")
+    if status in (426, 505):
+        raise trouble(
+            url, f"the server refuses HTTP/1.1 ({says})", "give a port that takes it, or put a proxy before it"
+        )
+    if _looks_like_html(response) or status in (404, 405):
+        raise trouble(
             url,
             f"no OpenAI-style API there ({says})",
             "check endpoint.url: it is the base that ends in /v1 for most servers",
         )
-    raise _say(url, f"a probe request failed ({says})", "try it by hand, then run again")
+    raise trouble(url, f"a probe request failed ({says})", request.fix(status, response.content))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A probe's body: as it is sent, and what of the manifest it comes from."""
+
+    model: str
+    fields: Mapping[str, str | Literal[False]]
+    extra: Collection[str]
+    body: bytes
+    lora: bool = False
+
+    @property
+    def called(self) -> str:
+        return "LoRA" if self.lora else "model"
+
+    @property
+    def key(self) -> str:
+        return "workload.classes[].lora (and model.lora)" if self.lora else "model.name"
+
+    def fix(self, status: int, said: bytes) -> str:
+        """What to do about a refusal: the key of the field it is about, where that can be told."""
+        names = refused_fields(status, said, orjson.loads(self.body))
+        told = [f"{name}: {field_fix(name, self.fields, said, self.extra)}" for name in names[:3]]
+        return "; ".join(told) if told else "try it by hand, then run again"
 
 
 def probe_endpoint(
@@ -159,77 +231,170 @@ def probe_endpoint(
     dialect: str,
     stream: bool,
     include_usage: bool,
+    usage_optional: bool = False,
     sampling: dict[str, Any],
     connect_s: float,
     timeout_s: float,
     total_s: float,
+    fields: Mapping[str, str | Literal[False]] | None = None,
+    extra: Collection[str] = (),
+    loras: Sequence[str] = (),
 ) -> Probe:
     """Ask the endpoint for its models and send one tiny request of the manifest's own shape.
 
+    Where its field for token counts alone is refused and `usage_optional`, it is asked again without. One more is sent
+    for each of `loras` that the endpoint doesn't list, where it may have them all the same.
     `connect_s` and `timeout_s` (between two reads) limit each step, `total_s` the whole. Raises EndpointError
     in one line: unreachable, HTML, refused, model lacking, an error to a request that the load would repeat.
     """
     base = base_url.rstrip("/")
-    speak = DIALECTS[dialect]
-    url = base + speak.path
-    body = speak.encode(
-        "Say hello.",
-        model=model,
-        max_tokens=_PROBE_TOKENS,
-        stream=stream,
-        include_usage=include_usage,
-        sampling=sampling,
-    )
-    request_id = control_id()
-    send = {**headers, "Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"}
+    url = base + DIALECTS[dialect].path
     timeout = httpx.Timeout(timeout_s, connect=connect_s)
     socket_path = unix_path(base)
 
-    def ask() -> tuple[list[str], int, Answer]:
+    def request(name: str, *, lora: bool = False, usage: bool = include_usage) -> _Request:
+        body = DIALECTS[dialect].encode(
+            "Say hello.",
+            model=name,
+            max_tokens=_PROBE_TOKENS,
+            stream=stream,
+            include_usage=usage,
+            sampling=sampling,
+            fields=fields or {},
+        )
+        return _Request(name, fields or {}, extra, body, lora)
+
+    def ask() -> tuple[list[str], bool, list[_Asked]]:
         transport = httpx.HTTPTransport(uds=socket_path, verify=tls_context())
         with httpx.Client(timeout=timeout, trust_env=False, transport=transport) as client:
             listed = _listed_models(_get_json(client, control_url(base) + "/models", headers))
-            return listed, time.time_ns(), post(client, control_url(url), body, send)
+            _check_loras(url, loras, listed)
+            usage = include_usage
+            asked = [_post(client, url, headers, request(model), watch_s=_WATCH_S)]
+            if usage and usage_optional and asked[0].refused == (_USAGE_FIELD,):
+                usage = False
+                asked = [_post(client, url, headers, request(model, usage=False), watch_s=_WATCH_S)]
+            _check(url, asked[0], dialect, listed)
+            # Some servers name a LoRA "base:adapter" and list none.
+            unlisted = [one for one in loras if one not in listed]
+            asked += [
+                _post(client, url, headers, request(one, lora=True, usage=usage)) for one in unlisted[:_MOST_LORAS]
+            ]
+            for one in asked[1:]:
+                _check(url, one, dialect, ())
+            return listed, usage, asked
 
     try:
-        listed, sent_ns, response = within(total_s, ask)
+        listed, usage, asked = within(total_s, ask)
     except httpx.ConnectError as error:
-        raise _say(base, f"can't connect ({error})", "is the server running, and is endpoint.url right?") from error
+        raise misdirected(base, connect_s) or NotReady(
+            f"{base}: can't connect ({error}); is the server running, and is endpoint.url right?", answered=False
+        ) from error
     except (httpx.TimeoutException, TimeoutError) as error:
         waited = total_s if isinstance(error, TimeoutError) else timeout_s
-        raise _say(
-            url, f"no answer to a probe within {waited:g} s", "is the server still loading the model?"
+        raise misdirected(base, connect_s) or NotReady(
+            f"{url}: no answer to a probe within {waited:g} s; is the server still loading the model?", answered=False
         ) from error
     except httpx.HTTPError as error:
-        raise _say(url, f"a probe request failed ({error})", "does the server speak HTTP/1.1 there?") from error
-    _check_status(url, response, model, listed)
-    if _looks_like_html(response):
-        raise _say(
+        raise misdirected(base, connect_s) or trouble(
+            url, f"a probe request failed ({error})", "does the server speak HTTP/1.1 there?"
+        ) from error
+    except _Refused as error:
+        raise misdirected(base, connect_s) or error.error from None
+    first = asked[0]
+    found = read_answer(first.answer, dialect)
+    observed = {
+        "models": listed[:20],
+        "answered_as": found["model"],
+        "server": first.answer.headers.get("server"),
+        "usage": found["usage"] is not None and found["usage"].output_tokens is not None,
+        "include_usage": usage,
+        "id_echo": _echo(first.answer, first.request_id),
+        "streamed": found["streamed"],
+        "closed_after_ms": first.answer.closed_after_ms,
+    }
+    rows = tuple(
+        attempt_row(
+            Role.PROBE,
+            number and _FIRST_LORA + number,
+            one.request_id,
+            one.sent_ns,
+            one.answer.end_ns,
+            one.answer.status_code,
+            read_answer(one.answer, dialect),
+        )
+        for number, one in enumerate(asked)
+    )
+    return Probe(observed, rows)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A probe's request and its answer."""
+
+    request: _Request
+    request_id: str
+    sent_ns: int
+    answer: Answer
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The body fields that the answer refuses."""
+        return refused_fields(self.answer.status_code, self.answer.content, orjson.loads(self.request.body))
+
+
+class _Refused(EndpointError):
+    """An answer that is none, which a URL for the wrong protocol may explain better than `error`."""
+
+    def __init__(self, error: EndpointError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _post(
+    client: httpx.Client, url: str, headers: dict[str, str], request: _Request, *, watch_s: float = 0.0
+) -> _Asked:
+    request_id = control_id()
+    send = {**headers, "Content-Type": "application/json", "X-Request-Id": request_id, "Accept-Encoding": "identity"}
+    sent_ns = time.time_ns()
+    answer = post(client, control_url(url), request.body, send, watch_s=watch_s)
+    return _Asked(request, request_id, sent_ns, answer)
+
+
+def _check_loras(url: str, loras: Sequence[str], listed: Sequence[str]) -> None:
+    """Whether each may be served: one that isn't listed is lacking, as a model is."""
+    for lora in loras:
+        if listed and lora not in listed and lora.partition(":")[0] not in listed:
+            raise trouble(
+                url, f"the server lacks LoRA {lora!r}", f"load it there, or take one it lists: {_shown(listed)}"
+            )
+
+
+def _check(url: str, asked: _Asked, dialect: str, listed: Sequence[str]) -> None:
+    """Raise EndpointError unless a request was answered well, by the model that was asked for."""
+    request, answer = asked.request, asked.answer
+    try:
+        _check_status(url, answer, request, listed)
+    except EndpointError as error:
+        if speaks_of_another_protocol(answer.status_code, str(error)):
+            raise _Refused(error) from None
+        raise
+    if _looks_like_html(answer):
+        raise trouble(
             url,
             "it answers with an HTML page, not an OpenAI-style API",
             "check endpoint.url: it is the base that ends in /v1 for most servers",
         )
-    found = read_answer(response, dialect)
+    found = read_answer(answer, dialect)
     if found["error"] is not None:
-        raise _say(url, f"a probe was answered with an error ({found['error']})", "try it by hand, then run again")
-    answered_as = found["model"]
-    if listed and model not in listed:
-        raise _say(
+        fix = request.fix(400, dump_text({"error": found["error"]}).encode())
+        raise trouble(url, f"a probe was answered with an error ({found['error']})", fix)
+    if listed and request.model not in listed:
+        raise trouble(
             url,
-            f"the server lacks model {model!r} (it answered as {answered_as!r})",
+            f"the server lacks model {request.model!r} (it answered as {found['model']!r})",
             f"set model.name to one it lists: {_shown(listed)}",
         )
-    end_ns = time.time_ns()
-    observed = {
-        "models": listed[:20],
-        "answered_as": answered_as,
-        "server": response.headers.get("server"),
-        "usage": found["usage"] is not None and found["usage"].output_tokens is not None,
-        "id_echo": _echo(response, request_id),
-        "streamed": found["streamed"],
-    }
-    row = attempt_row(Role.PROBE, 0, request_id, sent_ns, end_ns, response.status_code, found)
-    return Probe(observed, row)
 
 
 def ask(
@@ -240,7 +405,7 @@ def ask(
     Neither findings nor errors hold a secret, which a server may echo.
     """
     endpoint = manifest.endpoint
-    waits = endpoint.timeouts
+    waits, usage = endpoint.timeouts, endpoint.include_usage
     # Misbehaviour is asked for of the load: the probe is to find out what the endpoint is.
     send = {name: value for name, value in headers.items() if name.lower() != MISBEHAVE_HEADER.lower()}
     if endpoint.adapter == _OWN_ADAPTER:
@@ -252,15 +417,21 @@ def ask(
             model=manifest.model.name,
             dialect=str(endpoint.dialect),
             stream=endpoint.stream,
-            include_usage=adapter(endpoint.adapter).include_usage,
+            include_usage=adapter(endpoint.adapter).include_usage if usage is None else usage,
+            usage_optional=usage is None,
             sampling=sampling_of(manifest),
+            fields=endpoint.fields,
+            extra=manifest.sampling.extra,
+            loras=tuple(dict.fromkeys(one.lora for one in manifest.workload.classes if one.lora is not None)),
             connect_s=min(waits.connect_s, limit_s),
             timeout_s=min(waits.first_byte_s, limit_s),
             total_s=min(waits.total_s, limit_s),
         )
+    except NotReady as error:
+        raise NotReady(redactor.text(str(error)), answered=error.answered) from None
     except EndpointError as error:
         raise EndpointError(redactor.text(str(error))) from None
-    return Probe(json.loads(redactor.text(dump_text(probe.observed))), probe.attempt)
+    return Probe(json.loads(redactor.text(dump_text(probe.observed))), probe.attempts)
 
 
 def control_id() -> str:

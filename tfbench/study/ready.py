@@ -21,7 +21,17 @@ def ready(context: StudyContext, plan: RunPlan, watcher: Watcher, kept: str = ""
     try:
         life.begin(plan.repeat, watcher)
         life.flush(watcher)
-        primes = prime(context.frozen.manifest, plan, life.url, dict(context.headers), life.redactor, watcher)
+        headers = dict(context.headers)
+        primes = prime(
+            context.frozen.manifest,
+            plan,
+            life.url,
+            headers,
+            life.redactor,
+            watcher,
+            salt=context.salt,
+            include_usage=life.observed["include_usage"],
+        )
     except EndpointError as error:
         raise EndpointError(f"{error}{more}") from None
     except KeyboardInterrupt:
@@ -30,6 +40,9 @@ def ready(context: StudyContext, plan: RunPlan, watcher: Watcher, kept: str = ""
     return dataclasses.replace(
         context,
         target=life.target or context.target,
-        observed={**life.observed, "cache": cache_facts(life.manifest, len(primes), flushed=flushed)},
+        observed={
+            **life.observed,
+            "cache": cache_facts(life.manifest, len(primes), flushed=flushed, salt=context.salt),
+        },
         requests_beside=(*life.take_probe(), *primes),
     )

@@ -91,6 +91,17 @@ def new_study(frozen: Frozen, warehouse: Path, host: dict[str, Any]) -> Study:
     return Study(study_id, created_ns, frozen, host, bundles)
 
 
+def study_salt(manifest: Manifest) -> str:
+    """What a measured study mixes into its prompts: the manifest's salt, else one of its own.
+
+    Where the cache is declared warm, and primed, prompts are the seed's alone: what a server still holds of them is
+    then what is wanted.
+    """
+    if manifest.load.salt is not None:
+        return manifest.load.salt
+    return "" if manifest.load.cache == "warm" else secrets.token_hex(8)
+
+
 def whole_ns(seconds: float) -> int:
     """Seconds as whole nanoseconds."""
     return round(seconds * _NS)
@@ -103,9 +114,12 @@ def limits_of(manifest: Manifest) -> Limits:
 
 
 def sampling_of(manifest: Manifest) -> dict[str, Any]:
-    """The sampling parameters to send: those that are set."""
-    given = manifest.sampling.model_dump(exclude={"max_tokens"}, exclude_none=True)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value != ()}
+    """The sampling parameters to send: those that are set. `ignore_eos` false says what every server does unasked."""
+    given = manifest.sampling.model_dump(exclude={"max_tokens", "extra"}, exclude_none=True)
+    chosen = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value != ()}
+    if not chosen.get("ignore_eos"):
+        chosen.pop("ignore_eos", None)
+    return chosen | manifest.sampling.extra
 
 
 def run_row(

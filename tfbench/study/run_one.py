@@ -15,7 +15,7 @@ from tfbench.load.job import LoadJob
 from tfbench.load.signals import measure_signals
 from tfbench.load.supervise import LoadEnd, run_load
 from tfbench.load.target import Target
-from tfbench.manifest import RunPlan, adapter
+from tfbench.manifest import RunPlan
 from tfbench.schedule import build_schedule
 from tfbench.study.hooks import Lifecycle
 from tfbench.study.record import RunDone, Study, limits_of, measured_window, run_row, sampling_of, whole_ns
@@ -28,7 +28,8 @@ from tfbench.workload import build_workload
 class StudyContext(Study):
     """What all runs of a measured study share, and, once made `ready`, what is one run's own.
 
-    `requests_beside`: rows of `attempts`, without run and host, of requests that are served beside the load.
+    `requests_beside`: rows of `attempts`, without run and host, of requests that are served beside the load. `salt`:
+    see `record.study_salt`; None takes the manifest's.
     """
 
     target: Target
@@ -39,6 +40,7 @@ class StudyContext(Study):
     secrets: tuple[str, ...] = field(default=(), repr=False)
     lifecycle: Lifecycle | None = None
     requests_beside: tuple[dict[str, Any], ...] = ()
+    salt: str | None = None
 
 
 def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob]:
@@ -48,7 +50,6 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
     load = manifest.load
     cancel = load.cancel
     timing = build_schedule(manifest, plan)
-    profile = adapter(manifest.endpoint.adapter)
     return [
         LoadJob(
             run_id=run_id,
@@ -59,9 +60,10 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             dialect=str(manifest.endpoint.dialect),
             model=manifest.model.name,
             stream=manifest.endpoint.stream,
-            include_usage=profile.include_usage,
+            include_usage=bool(context.observed.get("include_usage", True)),
             sampling=sampling_of(manifest),
-            workload=build_workload(manifest, plan),
+            fields=manifest.endpoint.fields,
+            workload=build_workload(manifest, plan, context.salt),
             mode=load.mode,
             plan=timing,
             warmup_ns=whole_ns(load.warmup_s),
@@ -75,8 +77,9 @@ def make_jobs(context: StudyContext, plan: RunPlan, run_id: str) -> list[LoadJob
             retry=load.retry,
             cancel_after_ns=None if cancel is None or cancel.after_s is None else whole_ns(cancel.after_s),
             cancel_after_chunks=None if cancel is None else cancel.after_chunks,
-            connections=manifest.endpoint.connections,
+            connections=str(manifest.endpoint.connections),
             preconnect=manifest.endpoint.preconnect,
+            closes_idle_ns=None if context.lifecycle is None else context.lifecycle.closes_idle_ns,
             secrets=context.secrets,
             spool_path=str(context.bundles / f"{run_id}.spool-{worker}"),
         )
@@ -129,6 +132,9 @@ def close_run(
         batches=itertools.chain(_beside(context, run_id), assembler.batches()),
         run=facts,
     )
+    if context.lifecycle is not None:
+        for one in assembler.summaries:
+            context.lifecycle.closes_idle(one["closes_idle_ns"])
     for worker in end.workers:
         worker.spool_path.unlink(missing_ok=True)
     return RunDone(run_id, bundle, status, signals, dead, dict(tally.outcomes), dict(tally.tried), tally.first_error)
@@ -148,6 +154,7 @@ def _observed(
     context: StudyContext, jobs: list[LoadJob], summaries: list[dict[str, Any]], base: ClockBase
 ) -> dict[str, Any]:
     first = summaries[0] if summaries else {}
+    closed_ns = min((one["closes_idle_ns"] for one in summaries if one["closes_idle_ns"] is not None), default=None)
     return {
         **context.observed,
         "address": context.target.shown_address,
@@ -156,6 +163,8 @@ def _observed(
         "scheduling": first.get("scheduling"),
         "connection_policy": jobs[0].connections,
         "connections": sum(one["connections"] for one in summaries),
+        "closed_idle_ms": None if closed_ns is None else round(closed_ns / 1e6, 1),
+        "lost_to_closing": sum(one["crossed"] for one in summaries),
         "workers": len(jobs),
         # Ticks of the frozen schedule, all phases; a closed loop has none.
         "schedule_count": len(jobs[0].plan.offsets_ns) if hasattr(jobs[0].plan, "offsets_ns") else None,

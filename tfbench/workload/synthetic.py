@@ -63,11 +63,14 @@ class Workload:
     """The items of one run, by index, in any order, on any worker; picklable.
 
     A prompt of n tokens is n words: a first word made of four joined list words ("StoneRiverLampGold"), different in
-    every item of a run and, through the salt, in every run; then n − 1 random list words. So no two prompts, and no
+    every item of a run and, through the salts, in every run; then n − 1 random list words. So no two prompts, and no
     two runs, share a prefix that a server could have cached. In SmolLM2's vocabulary the first word takes 6 tokens on
     average (4 to 10) and every other word one; a chat template adds its own.
 
-    With `prefix_words` every prompt begins with the same so many words, made of the salt alone: shared by the prompts
+    `salt` is the run's and decides lengths, classes and cancellations; `words_salt` has the study's own in it too, and
+    decides nothing but the words.
+
+    With `prefix_words` every prompt begins with the same so many words, made of that salt alone: shared by the prompts
     of a run and by no other run.
 
     `kinds` are the traffic classes (one without a name where the manifest has none), drawn by `shares`, their summed
@@ -75,6 +78,7 @@ class Workload:
     """
 
     salt: bytes
+    words_salt: bytes
     tag_start: int
     kinds: tuple[Kind, ...]
     shares: tuple[float, ...]
@@ -99,6 +103,8 @@ class Workload:
             n_in, n_out = kind.inputs.whole_at(u_in), kind.outputs.whole_at(u_out)
         prompt = ""
         if text:
+            if self.words_salt != self.salt:
+                draw = hashlib.shake_128(b"%s/%d" % (self.words_salt, i))
             prompt = self.prefix + " ".join((self._tag(i), *_words(draw.digest(14 + 2 * n_in)[16:])))
         n_out = n_out if self.cap is None else min(n_out, self.cap)
         return Item(prompt, self.prefix_words + n_in, n_out, kind.name, kind.tenant, kind.lora, cancel)
@@ -156,18 +162,24 @@ def _words(random: bytes) -> tuple[str, ...]:
     return words
 
 
-def build_workload(manifest: Manifest, plan: RunPlan) -> Workload:
-    """The workload of one run; the same for every arm and system, since it depends on the plan's salt alone."""
+def build_workload(manifest: Manifest, plan: RunPlan, study_salt: str | None = None) -> Workload:
+    """The workload of one run; the same for every arm and system, since it depends on the salts alone.
+
+    `study_salt`: what the study mixes into the words; None takes the manifest's, or none.
+    """
     workload, cancel = manifest.workload, manifest.load.cancel
     salt = plan.salt.encode()
+    mixed = (manifest.load.salt or "") if study_salt is None else study_salt
+    words = hashlib.sha256(b"words/%s/%s" % (salt, mixed.encode())).hexdigest()[:16].encode() if mixed else salt
     return Workload(
         salt=salt,
-        tag_start=int.from_bytes(hashlib.sha256(b"tag/" + salt).digest()[:5], "little"),
+        words_salt=words,
+        tag_start=int.from_bytes(hashlib.sha256(b"tag/" + words).digest()[:5], "little"),
         kinds=tuple(_kind(workload, one) for one in workload.classes) or (_kind(workload, None),),
         shares=tuple(itertools.accumulate(one.share for one in workload.classes)) or (1.0,),
         cancel_share=0.0 if cancel is None else cancel.share,
         cap=manifest.sampling.max_tokens,
-        prefix=_prefix(salt, workload.shared_prefix_tokens),
+        prefix=_prefix(words, workload.shared_prefix_tokens),
         prefix_words=workload.shared_prefix_tokens,
     )
 
