@@ -93,7 +93,7 @@ def test_connections_are_kept_where_both_sides_can(fresh: Opener) -> None:
     for name in ("bytes after the length", "not HTTP", "end mark, left open", "good · HTTP/1.0", "Connection: close"):
         opened(name)
         assert opened(GOOD), name
-        assert not opened(GOOD)
+        assert not opened(GOOD), name
 
 
 def test_the_outcome_told_at_once_is_the_one_decoded_later(fresh: Opener) -> None:

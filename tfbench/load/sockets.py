@@ -124,6 +124,7 @@ class Sockets:
 
     def part(self, connection: Connection, now_ns: int) -> None:
         """Let the server close it, as it promised: whoever closes first keeps the port busy for a minute."""
+        connection.idle_since_ns = 0  # nothing is learned from a close that was promised
         self._parting.append((now_ns + _PARTING_NS, connection))
 
     def _part(self, now_ns: int) -> None:

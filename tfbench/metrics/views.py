@@ -15,7 +15,7 @@ def add_views(con: duckdb.DuckDBPyConnection) -> None:
     It's made from the same SQL as the figures, of all runs, so nothing can differ from a report.
     """
     tables = ", ".join(
-        f"{table} AS ({read_sql(file).replace(_ASKED, 'true')})"
+        f"{table} AS ({_plain(read_sql(file))})"
         for table, file in (("policy", "policy"), ("windows", "windows"), ("attempt_facts", "attempts"))
     )
     con.execute(
@@ -23,6 +23,11 @@ def add_views(con: duckdb.DuckDBPyConnection) -> None:
         f" SELECT study_id, run_id, load_value, arm, repeat, a.* EXCLUDE ({_LEFT_OUT})"
         " FROM attempt_facts a JOIN windows USING (run_index, run_id)"
     )
+
+
+def _plain(sql: str) -> str:
+    """The SQL of a derived table, of all runs and as seen."""
+    return sql.replace(_ASKED, "true").replace("$side", "'seen'")
 
 
 def metric_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
