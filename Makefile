@@ -107,7 +107,7 @@ ablations: setup ## simulate what each mechanism of an engine is worth, one to t
 	@$(PY) benchmarks/ablations.py --out out/ablations
 
 .PHONY: coverage-study
-coverage-study: setup ## measure how often intervals hold the truth, some twenty minutes, with SEED (1); leaves out/bench/coverage.jsonl
+coverage-study: setup ## measure how often intervals hold the truth, twenty minutes or so on two quiet cores, with SEED (1); leaves out/bench/coverage.jsonl
 	@mkdir -p out/bench
 	@failed=0; OPENBLAS_NUM_THREADS=1 $(PY) -m benchmarks.coverage_study --seed $(or $(SEED),1) > out/bench/coverage.jsonl || failed=1; \
 		cat out/bench/coverage.jsonl; exit $$failed

@@ -22,9 +22,9 @@ IntArray = npt.NDArray[np.int64]
 SLOWER = 1.05  # the candidate's steps take this many times as long
 GAP = 600  # attempts before each run
 LONGEST_S = 60.0  # no attempt takes longer
-TAPE = 500_000  # attempts
-TAPES = {0.5: 2, 0.8: 8}  # of each load
-PAIRED = {0.5: 1, 0.8: 4}  # of these are served by the candidate too
+TAPE = 400_000  # attempts
+TAPES = {0.5: 2, 0.8: 6}  # of each load
+PAIRED = {0.5: 1, 0.8: 3}  # of these are served by the candidate too
 PILOTS = {0.5: 1, 0.8: 1}  # tapes of the same length that plans are made from
 
 

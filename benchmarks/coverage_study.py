@@ -1,6 +1,6 @@
 """Measures how often intervals hold the truth, for every candidate method, before any of them is trusted.
 
-    python -m benchmarks.coverage_study --seed 1 [--replications 800] [--figures p95 goodput] [--systems M/M/1] …
+    python -m benchmarks.coverage_study --seed 1 [--replications 600] [--figures p95 goodput] [--systems M/M/1] …
 
 Prints one JSON line per cell and method: figure, load, k, method, coverage (among printed; null where none is),
 printed_share, mean_width (upper less lower bound, in units of the truth), and system, n (attempts a run), planned_n,
@@ -49,8 +49,8 @@ LEAST_COVERAGE, LEAST_PRINTED = 0.93, 0.95  # from MANY repeats on, at the plann
 LEAST_PRINTED_OF_OTHERS = 0.90
 MANY = 5
 MORE = {"goodput": 2, "cost per token": 2, "p95 ratio": 2}  # times as many replications
-ATTEMPTS = 10_000_000  # a run's n times the replications; of long runs there are fewer
-LEAST_REPLICATIONS = 250
+ATTEMPTS = 6_000_000  # a run's n times the replications; of long runs there are fewer
+LEAST_REPLICATIONS = 200
 
 
 @dataclass(slots=True)
@@ -201,7 +201,7 @@ def _case(folder: Path, seed: int, cell: Cell) -> Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replications", type=int, default=800)
+    parser.add_argument("--replications", type=int, default=600)
     parser.add_argument("--figures", nargs="+", default=FIGURES, choices=FIGURES)
     parser.add_argument("--systems", nargs="+", default=(*SYSTEMS, OTHERS), choices=(*SYSTEMS, OTHERS))
     parser.add_argument("--loads", nargs="+", type=float, default=LOADS, choices=LOADS)
