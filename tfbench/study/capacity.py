@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tfbench.core.errors import EndpointError, Interrupted, UsageError
 from tfbench.core.kinds import Mode
 from tfbench.manifest import Frozen, Manifest, RunPlan, freeze, parse_manifest
+from tfbench.manifest.freezing import resolve
 from tfbench.manifest.limits import MAX_ARRIVALS, MAX_RUN_S, MAX_USERS
 from tfbench.manifest.plan import run_seed
 from tfbench.metrics.samples import Flags
@@ -385,7 +386,7 @@ def at_load(frozen: Frozen, load: float, requests: int) -> Frozen:
     elif given.mode is not Mode.CLOSED and given.duration_s is not None:
         changes["duration_s"] = min(max(given.duration_s, requests / load), MAX_RUN_S / 2)
     document = {**frozen.document, "load": {**frozen.document["load"], **changes}}
-    return replace(frozen, manifest=parse_manifest(document, f"a probe at {load:g}"))
+    return replace(frozen, manifest=resolve(parse_manifest(document, f"a probe at {load:g}")))
 
 
 def _run_s(frozen: Frozen, load: float) -> float:
