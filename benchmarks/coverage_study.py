@@ -94,11 +94,10 @@ def parts(cell: Cell, replications: int, seed: int, ks: Sequence[int] = KS) -> I
     replications *= MORE.get(cell.figure, 1) * (2 if cell.system == ENGINE else 1)
     if (cell.system, cell.figure, cell.n) in asked():
         replications //= 2  # several candidates each, and many cells
+        ks = [k for k in ks if k > 1]  # what one run can't know is in the cells of queues
     elif cell.system != ENGINE:  # whose runs are recorded once
         n = cell.n * (GAPS if cell.figure.startswith("gap") else 1)
         replications = min(replications, max(LEAST_REPLICATIONS, ATTEMPTS // n))
-    if (cell.system, cell.figure, cell.n) in asked():
-        ks = [k for k in ks if k > 1]  # what one run can't know is in the cells of queues
     name = zlib.crc32(f"{cell.system} {cell.figure} {cell.load} {cell.n}".encode())
     for i, first in enumerate(range(0, replications, PART)):
         yield Part(cell, tuple(ks), min(PART, replications - first), (seed, name, i))

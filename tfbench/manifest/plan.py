@@ -28,8 +28,8 @@ class RunPlan:
     pair: int | None = None
 
 
-def expand(manifest: Manifest) -> tuple[RunPlan, ...]:
-    """All runs of one arm, in the order they are to be made.
+def expand(manifest: Manifest, repeats: int | None = None) -> tuple[RunPlan, ...]:
+    """All runs of one arm, in the order they are to be made; `repeats`: other than the manifest's number of them.
 
     Repeats are the outer loop. Each even one takes the points in an order drawn from the seed, so that nothing which
     recurs keeps step with the load; the next takes them backwards, so that over the two a steady drift of the system
@@ -37,7 +37,7 @@ def expand(manifest: Manifest) -> tuple[RunPlan, ...]:
     """
     seed = manifest.load.seed
     plans: list[RunPlan] = []
-    for repeat in range(manifest.load.repeats):
+    for repeat in range(manifest.load.repeats if repeats is None else repeats):
         order = _order(seed, manifest.load.points, repeat // 2)
         for point_index, value in order if repeat % 2 == 0 else reversed(order):
             plans.append(RunPlan(point_index, value, repeat, len(plans), *run_seed(seed, value, repeat)))

@@ -133,13 +133,13 @@ def _sound_interval(
     sound = [run for run in runs if is_sound(figure, moved[run.run_id])]
     spoiled = [one for run in runs if run not in sound and (one := moved[run.run_id]) is not None]
     if spoiled and not sound:
-        return _nothing(f"withheld: {spoiled_words(figure, spoiled, len(runs))}", level)
+        return _nothing(f"withheld: {spoiled_words(spoiled, len(runs))}", level)
     interval = _interval(figure, facts, drawn, sound, pools, level)
     room = [one for run in sound if (one := moved[run.run_id]) is not None]
     interval = widened(interval, room, fraction=figure.kind == "fraction")
     if not spoiled:
         return interval
-    left_out = f"{spoiled_words(figure, spoiled, len(runs))}: left out of it"
+    left_out = f"{spoiled_words(spoiled, len(runs))}: left out of it"
     return dataclasses.replace(interval, reason="; ".join(filter(None, (interval.reason, left_out))))
 
 

@@ -74,7 +74,7 @@ def widened(interval: Interval, moved: Sequence[Moved], *, fraction: bool = Fals
     )
 
 
-def spoiled_words(figure: FigureDef, moved: Sequence[Moved], runs: int) -> str:
+def spoiled_words(moved: Sequence[Moved], runs: int) -> str:
     """That the client spoiled a figure in these of so many runs."""
     shares = [one.share for one in moved]
     known = [share for share in shares if share is not None and share < 10.0]

@@ -102,7 +102,7 @@ def _unless_spoiled(row: Record, moves: Moves) -> Record:
     figure, moved = FIGURES[row["figure"]], moves.get((row["run_id"], row["figure"]))
     if moved is None or is_sound(figure, moved):
         return row
-    return {**row, "value": None, "reason": f"withheld: {spoiled_words(figure, [moved], 1)}"}
+    return {**row, "value": None, "reason": f"withheld: {spoiled_words([moved], 1)}"}
 
 
 def _unsteady(facts: Facts, study: Study, runs: Sequence[Run]) -> dict[tuple[float | None, str | None], str]:

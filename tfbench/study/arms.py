@@ -9,12 +9,12 @@ from pathlib import Path
 from tfbench.core.errors import EndpointError, Interrupted
 from tfbench.core.kinds import Outcome
 from tfbench.manifest import Manifest, RunPlan, expand
-from tfbench.study.again import again_words, most_again, runs_again
 from tfbench.study.conduct import is_gone, open_study, release, usage_notes
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
 from tfbench.study.record import keep, kept_words
+from tfbench.study.reruns import again_words, most_again, runs_again
 from tfbench.study.run_one import StudyContext, run_one
 from tfbench.study.watch import Silent, StudyPlan, Watcher
 from tfbench.verdict.spoiled import Stands, Use, figures_stand
@@ -95,7 +95,7 @@ def _run_arms(arms: ArmStudies, watcher: Watcher, stands: Stands, reruns: int | 
     for count, plan in enumerate(made, start=1):
         ok, use = _run(arms, plan, count, len(made), watcher, stands)
         answered[str(plan.arm)] += ok
-        if use.passing and plan.pair is not None:
+        if use.transient and plan.pair is not None:
             spoiled[plan.pair] = plan.load_value
         if count == len(made) and spoiled and left:
             again = runs_again(manifest, spoiled.values(), pairs, left)
@@ -112,9 +112,7 @@ def _run_arms(arms: ArmStudies, watcher: Watcher, stands: Stands, reruns: int | 
 
 def _pairs(manifest: Manifest, done: int) -> list[RunPlan]:
     """The runs of either arm in further repeats, after `done` ones."""
-    load = manifest.load
-    longer = manifest.model_copy(update={"load": load.model_copy(update={"repeats": done + load.repeats})})
-    return [plan for plan in expand(longer) if plan.repeat >= done]
+    return [plan for plan in expand(manifest, done + manifest.load.repeats) if plan.repeat >= done]
 
 
 def _in_turn(pairs: Iterable[RunPlan]) -> Iterator[RunPlan]:

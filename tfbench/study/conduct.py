@@ -9,13 +9,13 @@ from tfbench.core.errors import EndpointError, Interrupted
 from tfbench.core.kinds import Outcome
 from tfbench.core.redact import Redactor
 from tfbench.manifest import Manifest, RunPlan, expand, freeze, resolve_headers
-from tfbench.study.again import again_words, most_again, runs_again
 from tfbench.study.hooks import open_system
 from tfbench.study.host import host_facts
 from tfbench.study.interrupts import counted_interrupts
 from tfbench.study.notes import sample_size_notes, warehouse_notes
 from tfbench.study.ready import ready
 from tfbench.study.record import RunDone, StudyDone, bundles_folder, keep, kept_words, new_study, study_salt
+from tfbench.study.reruns import again_words, most_again, runs_again
 from tfbench.study.run_one import StudyContext, run_one, stamps_available
 from tfbench.study.watch import Silent, StudyPlan, Watcher
 from tfbench.warehouse import Warehouse
@@ -126,7 +126,7 @@ def _run_all(
             interrupted = presses() > 0
         done_count += 1
         invalid += not end.use.fit
-        spoiled += [plan.load_value] if end.use.passing else []
+        spoiled += [plan.load_value] if end.use.transient else []
         ok_count += done.tried.get(Outcome.OK, 0)
         last_error = done.first_error or last_error
         watcher.run_ended(end)

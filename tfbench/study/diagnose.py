@@ -207,12 +207,8 @@ def _handshake(at: tuple[str, int], limit_s: float, protocols: list[str]) -> str
 
 def _plain_speech(at: tuple[str, int], limit_s: float) -> str | None:
     """ "http" or "http2", by what a server without TLS answers to the beginning of each."""
-    if (
-        _asked(at, limit_s, b"GET /v1/models HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % at[0].encode("idna"))[
-            :5
-        ]
-        == b"HTTP/"
-    ):
+    question = b"GET /v1/models HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % at[0].encode("idna")
+    if _asked(at, limit_s, question).startswith(b"HTTP/"):
         return "http"
     answer = _asked(at, limit_s, _PREFACE)
     return "http2" if len(answer) >= 9 and answer[3] == _SETTINGS and answer[5:9] == bytes(4) else None

@@ -128,7 +128,7 @@ def _sound(figure: FigureDef, sample: Sample, moves: Moves, run: ArmRun, sound: 
     if moved is None or sample.data is None:
         return sample
     if not sound(figure, moved, run):
-        return Sample(None, sample.n, None, reason=spoiled_words(figure, [moved], 1), moved=moved)
+        return Sample(None, sample.n, None, reason=spoiled_words([moved], 1), moved=moved)
     return replace(sample, moved=moved)
 
 

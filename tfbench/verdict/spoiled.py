@@ -9,7 +9,7 @@ from tfbench.metrics import FIGURES, FigureDef
 from tfbench.metrics.client_error import client_moves
 from tfbench.metrics.soundness import TIMING, Moved, is_sound, only_timing, over_limits
 
-_PASSING = TIMING | {"clock_steps", "dead_workers"}
+_TRANSIENT = TIMING | {"clock_steps", "dead_workers"}
 """The signals of trouble that may pass: another run may do better. A load that wasn't offered would not be again."""
 
 
@@ -23,10 +23,10 @@ _SUMMARY = (
 
 @dataclass(frozen=True)
 class Use:
-    """fit: the run is evidence for all that is asked. passing: where it isn't, another run may be."""
+    """fit: the run is evidence for all that is asked. transient: it isn't, but another run may be."""
 
     fit: bool
-    passing: bool = False
+    transient: bool = False
 
 
 def figures_stand(names: Sequence[str] = _SUMMARY, sound: Callable[[FigureDef, Moved], bool] = is_sound) -> Stands:
@@ -46,5 +46,5 @@ def use_of(con: Any, run_id: str, signals: Mapping[str, Any], status: str, stand
         return Use(fit=True)
     if status == RunStatus.COMPLETE and only_timing(signals):
         fit = stands(con, run_id)
-        return Use(fit, passing=not fit)
-    return Use(fit=False, passing=status != RunStatus.INTERRUPTED and bool(over) and over <= _PASSING)
+        return Use(fit, transient=not fit)
+    return Use(fit=False, transient=status != RunStatus.INTERRUPTED and bool(over) and over <= _TRANSIENT)

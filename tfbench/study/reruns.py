@@ -20,10 +20,9 @@ def runs_again(manifest: Manifest, spoiled: Iterable[float], made: Sequence[RunP
         return []
     first = {load: 1 + max(plan.repeat for plan in made if plan.load_value == load) for load in wanted}
     repeats = max(first[load] + count for load, count in wanted.items())
-    longer = manifest.model_copy(update={"load": manifest.load.model_copy(update={"repeats": repeats})})
     plans = [
         plan
-        for plan in expand(longer)
+        for plan in expand(manifest, repeats)
         if (load := plan.load_value) in wanted and first[load] <= plan.repeat < first[load] + wanted[load]
     ]
     start = 1 + max(plan.order_index for plan in made)

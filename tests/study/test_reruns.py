@@ -10,8 +10,8 @@ from tests.load.scripted import ok_script, serving
 from tfbench.manifest import expand, parse_manifest
 from tfbench.study import Silent, run_study
 from tfbench.study import record as recording
-from tfbench.study.again import most_again, runs_again
 from tfbench.study.arms import open_arms, run_arms
+from tfbench.study.reruns import most_again, runs_again
 from tfbench.verdict.spoiled import Use, use_of
 from tfbench.warehouse import Warehouse
 
@@ -35,7 +35,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Spoil:
             del con, rest
             seen.append(run_id)
             bad = which(len(seen) - 1)
-            return Use(fit=not bad, passing=bad)
+            return Use(fit=not bad, transient=bad)
 
         monkeypatch.setattr(recording, "use_of", judged)
 
